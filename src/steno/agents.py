@@ -32,10 +32,24 @@ from steno.engine.action import Limits
 from steno.engine.approval import Policy, Rule
 from steno.journal.facts import ContextSet
 from steno.journal.listing import ListingRow
-from steno.model_choice import Beginning, Terms, Wanted, native_default, runtime_of, spec_of
+from steno.model_choice import (
+    Beginning,
+    Terms,
+    Wanted,
+    native_default,
+    runtime_of,
+    spec_of,
+)
 from steno.models import over_http
 from steno.models.protocol import Model
-from steno.models.specs import KINDS, ModelKind, ModelSettings, kind_of, make, server_of
+from steno.models.specs import (
+    KINDS,
+    ModelKind,
+    ModelSettings,
+    kind_of,
+    make,
+    server_of,
+)
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.dispatch import Dispatch
 from steno.runtimes.in_folder import InFolder
@@ -126,7 +140,10 @@ class Agents:
         self._models = models
         self._parts = parts
         self._policy = Policy(
-            tuple(Rule.parse(rule, verdict) for rule, verdict in config.approvals.items()),
+            tuple(
+                Rule.parse(rule, verdict)
+                for rule, verdict in config.approvals.items()
+            ),
             tuple(Rule.parse(rule, "allow") for rule in terms.allowed),
         )
 
@@ -163,7 +180,10 @@ class Agents:
     def answering(self) -> tuple[str, ...]:
         """The model of a session that begins now, and those that take over from it; codex has
         none."""
-        return (self.model_spec(), *(() if self._by_codex(None) else self.config.model.fallback))
+        return (
+            self.model_spec(),
+            *(() if self._by_codex(None) else self.config.model.fallback),
+        )
 
     def check(self, before: ContextSet | None = None) -> None:
         """Raises `ConfigError` if the model or runtime of a session, or of a new one, cannot be
@@ -209,7 +229,9 @@ class Agents:
             raise ConfigError(_no_codex(config.path, self.where.config))
         name = self._spec(before).partition(":")[2]
         workspace = self._workspace(before)
-        command = Command((binary, "app-server"), codex_environment(self.config), workspace.folder)
+        command = Command(
+            (binary, "app-server"), codex_environment(self.config), workspace.folder
+        )
         return CodexAgent(
             command=command,
             version=version("steno-agent"),
@@ -235,7 +257,10 @@ class Agents:
     def is_demo(self, before: ContextSet | None = None) -> bool:
         """Whether the small local model answers in a session, because no other was chosen."""
         spec = self.model_spec(before)
-        return not self._is_able(spec) and spec not in (self.terms.model, self.config.model.default)
+        return not self._is_able(spec) and spec not in (
+            self.terms.model,
+            self.config.model.default,
+        )
 
     def beginning(self, session: str | None) -> Beginning:
         """What a chat on these terms begins with."""
@@ -244,7 +269,11 @@ class Agents:
     def _wanted(self) -> Wanted | None:
         if self.terms.model is not None:
             return Wanted(self.terms.model)
-        return None if self.terms.runtime is None else Wanted(self.model_spec(), self.terms.runtime)
+        return (
+            None
+            if self.terms.runtime is None
+            else Wanted(self.model_spec(), self.terms.runtime)
+        )
 
     def look_again(self) -> None:
         """Keys have changed."""
@@ -252,7 +281,10 @@ class Agents:
 
     def load_ahead(self) -> None:
         """What the first request needs, while there is time. Nothing is asked."""
-        if server_of(self.model_spec().partition(":")[0], self._models.settings) is not None:
+        if (
+            server_of(self.model_spec().partition(":")[0], self._models.settings)
+            is not None
+        ):
             over_http.load()
 
     def known_models(self) -> list[str]:
@@ -312,7 +344,11 @@ class Agents:
         return partial(parts.toolbox.of, workspace, helpers)
 
     def _tells_memories(self) -> WithMemories | None:
-        if self._parts is None or not self.terms.memories or not self.config.memory.enabled:
+        if (
+            self._parts is None
+            or not self.terms.memories
+            or not self.config.memory.enabled
+        ):
             return None
         return self._parts().recall.tell
 
@@ -333,20 +369,28 @@ class Agents:
         """Whether a model may be asked about a session without being told to."""
         by = self._distiller_spec(own)
         kind = self._kind(by)
-        return kind is None or (kind.able and (kind.unasked or by == self.config.memory.model))
+        return kind is None or (
+            kind.able and (kind.unasked or by == self.config.memory.model)
+        )
 
     def entitles(self, row: ListingRow) -> bool:
         """Whether a model is asked for a title of a session, unasked. Else its first line is its
         title."""
-        wanted = self.config.memory.titles and not self.ephemeral and row.wants_title()
+        wanted = (
+            self.config.memory.titles and not self.ephemeral and row.wants_title()
+        )
         return wanted and self._asked_unasked(row.model)
 
     def distiller(self, before: ContextSet | None) -> "Distiller":
         from steno.runtimes.distil import Distiller
 
-        spec = self.terms.model or self._distiller_spec("" if before is None else before.own_model)
+        spec = self.terms.model or self._distiller_spec(
+            "" if before is None else before.own_model
+        )
         return Distiller(
-            self._model(spec), self.config.context_max(spec), self.config.limits.summary_s
+            self._model(spec),
+            self.config.context_max(spec),
+            self.config.limits.summary_s,
         )
 
     def _distiller_spec(self, own: str) -> str:
@@ -362,7 +406,9 @@ class Agents:
         agent = self.agent(before)
         limits = replace(
             agent.limits,
-            steps_max=min(agent.limits.steps_max, self.config.tools.delegate_steps_max),
+            steps_max=min(
+                agent.limits.steps_max, self.config.tools.delegate_steps_max
+            ),
         )
         return replace(
             agent,
@@ -378,14 +424,21 @@ class Agents:
             from steno.tools.mcp import SDK_MISSING, has_sdk
 
             if not has_sdk():
-                missing.append(f"{SDK_MISSING}; or take [mcp] out of {self.where.config}")
+                missing.append(
+                    f"{SDK_MISSING}; or take [mcp] out of {self.where.config}"
+                )
         if sandbox := self._sandbox().missing():
             missing.append(f"{sandbox} in {self.where.config}")
         return missing
 
     def idle_rules(self, rules: Iterable[str]) -> list[str]:
         """Those about tools that there are not: nothing would follow from them."""
-        tools = {*builtin(self._workspace(None)), "delegate", "search_sessions", "read_output"}
+        tools = {
+            *builtin(self._workspace(None)),
+            "delegate",
+            "search_sessions",
+            "read_output",
+        }
         return [
             rule
             for rule in rules
@@ -396,9 +449,12 @@ class Agents:
 
     def _fallback(self, own: str) -> tuple[Fallback, ...]:
         """Models that may take over from this one."""
-        specs = (spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own)
+        specs = (
+            spec for spec in dict.fromkeys(self.config.model.fallback) if spec != own
+        )
         return tuple(
-            Fallback(self._model(spec), self._limits(spec), self._is_able(spec)) for spec in specs
+            Fallback(self._model(spec), self._limits(spec), self._is_able(spec))
+            for spec in specs
         )
 
     def _limits(self, spec: str) -> Limits:
@@ -431,14 +487,18 @@ class Agents:
         if spec in self.config.model.fallback:
             return f"set by STENO_MODEL_FALLBACK, or fallback under [model] in {self.where.config}"
         if spec == self.config.model.default:
-            return f"set by STENO_MODEL, or default under [model] in {self.where.config}"
+            return (
+                f"set by STENO_MODEL, or default under [model] in {self.where.config}"
+            )
         return "chosen for this session"
 
     def provider(self, spec: str) -> Provider | None:
         """None for a model that is not behind an address."""
         name = spec.partition(":")[0]
         try:
-            server = server_of(name, replace(self._models.settings, key_of=lambda _: ""))
+            server = server_of(
+                name, replace(self._models.settings, key_of=lambda _: "")
+            )
         except ValueError:
             server = None
         kind = self._kind(spec)
@@ -449,12 +509,16 @@ class Agents:
             vendor = kind.vendor
             where = f"under [{vendor.name}] in {self.where.config}"
             url_from = f"{vendor.url_variable}, or base_url {where}"
-            key_from = f"{vendor.key_variable}, steno login {vendor.name}, or key {where}"
+            key_from = (
+                f"{vendor.key_variable}, steno login {vendor.name}, or key {where}"
+            )
         else:
             variable = "" if server is None else server.provider.key_env
             url_from = f"address under {where}"
             key_from = " or ".join(filter(None, (variable, f"steno login {name}")))
-        scheme, _, rest = ("" if server is None else server.provider.address).rpartition("://")
+        scheme, _, rest = (
+            "" if server is None else server.provider.address
+        ).rpartition("://")
         return Provider(f"{scheme}://{rest.rpartition('@')[2]}", url_from, key_from)
 
     def _kind(self, spec: str) -> ModelKind | None:
@@ -498,7 +562,9 @@ class Agents:
 
     def _sandbox(self) -> Sandbox:
         return Sandbox(
-            self.config.tools.sandbox, self.config.tools.sandbox_network, (self.where.home,)
+            self.config.tools.sandbox,
+            self.config.tools.sandbox_network,
+            (self.where.home,),
         )
 
 

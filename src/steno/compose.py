@@ -85,10 +85,14 @@ class Setup:
 
         return Models(model_settings(self.config, self.where))
 
-    def agents(self, terms: "Terms", parts: "Callable[[], Parts] | None" = None) -> "Agents":
+    def agents(
+        self, terms: "Terms", parts: "Callable[[], Parts] | None" = None
+    ) -> "Agents":
         from steno.agents import Agents
 
-        return Agents(self.config, self.where, self.models, terms, parts, self.ephemeral)
+        return Agents(
+            self.config, self.where, self.models, terms, parts, self.ephemeral
+        )
 
     def in_file(self) -> bool:
         """Whether the store is in a file of this home."""
@@ -221,7 +225,9 @@ class Setup:
         from steno.search import beside, within
 
         address = self.config.store.address
-        return within(self.where.home, address) if address else beside(self.where.store)
+        return (
+            within(self.where.home, address) if address else beside(self.where.store)
+        )
 
     def _hosted(self, visiting: bool) -> "Hosts | None":
         """The plugins that hear of what is done here, started; None if there are none."""
@@ -272,7 +278,8 @@ class Setup:
 
     def _store_settings(self) -> SqliteSettings:
         return SqliteSettings(
-            durability=self.config.store.durability, lock_wait_ms=self.config.store.lock_wait_ms
+            durability=self.config.store.durability,
+            lock_wait_ms=self.config.store.lock_wait_ms,
         )
 
 
@@ -403,7 +410,9 @@ class Program:
         workers = getattr(self._sessions.store, "workers", None)
         if workers is None:
             return False
-        return any(one.owner == owner and one.role == GATEWAY for one in await workers())
+        return any(
+            one.owner == owner and one.role == GATEWAY for one in await workers()
+        )
 
     async def workers(self) -> "list[Worker]":
         """The processes that have the store open, where it can be asked."""
@@ -425,7 +434,9 @@ class Program:
     async def leave_session(self, session: str) -> list[str]:
         """End the visits that are open in a session; what went wrong."""
         left = [one for one in self._visits.values() if one.attending(session)]
-        return [said for visits in left for said in await visits.leave("left", session)]
+        return [
+            said for visits in left for said in await visits.leave("left", session)
+        ]
 
     def _folder_of(self, platform: str, terms: "Terms") -> str:
         """The folder that a new session belongs to: only a person at a terminal or in an editor is
@@ -459,7 +470,11 @@ class Program:
         """How what is owed to places outside goes out; loaded when something is."""
         from steno.service.deliveries import Sending
 
-        config, plugins, store = self._setup.config, self._sessions.plugins, self._sessions.store
+        config, plugins, store = (
+            self._setup.config,
+            self._sessions.plugins,
+            self._sessions.store,
+        )
 
         @cache
         def outbox(body: "Body") -> "Outbox":
@@ -471,5 +486,7 @@ class Program:
         def load() -> None:
             import steno.delivery.webhook  # noqa: F401
 
-        chats = frozenset(name for name, one in config.channels.items() if one.is_chat)
+        chats = frozenset(
+            name for name, one in config.channels.items() if one.is_chat
+        )
         return Sending(outbox, load, len(chats) < len(config.channels), chats)

@@ -64,7 +64,9 @@ class CodexConfig(Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
     home: str = ""
     model: str = ""
-    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = "workspace-write"
+    sandbox: Literal["read-only", "workspace-write", "danger-full-access"] = (
+        "workspace-write"
+    )
     start_s: Seconds = 30.0
     answer_s: Seconds = 30.0
     interrupt_s: Seconds = 5.0
@@ -74,7 +76,9 @@ class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """`address` names a store in PostgreSQL; without one it is a file in the home."""
 
     address: str = ""
-    synchronous_commit: Literal["", "on", "remote_apply", "remote_write", "local", "off"] = ""
+    synchronous_commit: Literal[
+        "", "on", "remote_apply", "remote_write", "local", "off"
+    ] = ""
     pooled: bool = False
     direct: str = ""
     durability: Literal["power", "process"] = "power"
@@ -138,7 +142,9 @@ class ChannelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     kind's own.
     """
 
-    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$", max_length=32)] = "webhook"
+    kind: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]*$", max_length=32)] = (
+        "webhook"
+    )
     url: str = ""
     token_env: str = ""
     token_file: str = ""
@@ -181,7 +187,13 @@ def _address(url: str) -> str | None:
         host, port = parts.hostname, parts.port
     except ValueError:
         return None
-    if not host or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
+    if (
+        not host
+        or "@" in parts.netloc
+        or not url.isascii()
+        or not url.isprintable()
+        or " " in url
+    ):
         return None
     if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
         return None
@@ -189,7 +201,9 @@ def _address(url: str) -> str | None:
 
 
 LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
-ChannelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
+ChannelName = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)
+]
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -333,7 +347,9 @@ def editor(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The words that start a person's editor."""
     import shlex
 
-    return shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "vi") or ["vi"]
+    return shlex.split(
+        environment.get("VISUAL") or environment.get("EDITOR") or "vi"
+    ) or ["vi"]
 
 
 def prepare_home(where: Place) -> None:
@@ -360,7 +376,10 @@ def _write_example(file: Path) -> None:
     an example."""
     with contextlib.suppress(FileExistsError):
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with contextlib.suppress(OSError), os.fdopen(handle, "w", encoding="utf-8") as opened:
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(handle, "w", encoding="utf-8") as opened,
+        ):
             opened.write(example())
 
 
@@ -378,12 +397,16 @@ def load(where: Place, environment: Mapping[str, str] = os.environ) -> Config:
     return replace(config, keyed=_keyed(config, where, environment))
 
 
-def _keyed(config: Config, where: Place, environment: Mapping[str, str]) -> frozenset[str]:
+def _keyed(
+    config: Config, where: Place, environment: Mapping[str, str]
+) -> frozenset[str]:
     try:
         kept = Keys(where.home).names()
     except KeysUnusable as error:
         raise ConfigError(str(error)) from error
-    known = {name for name, one in KNOWN.items() if environment.get(one.key_env or "-")}
+    known = {
+        name for name, one in KNOWN.items() if environment.get(one.key_env or "-")
+    }
     own = {
         name
         for name, one in config.providers.items()
@@ -393,7 +416,10 @@ def _keyed(config: Config, where: Place, environment: Mapping[str, str]) -> froz
 
 
 def provider_key(
-    config: Config, where: Place, name: str, environment: Mapping[str, str] = os.environ
+    config: Config,
+    where: Place,
+    name: str,
+    environment: Mapping[str, str] = os.environ,
 ) -> str:
     """The key of a provider; "" if none is at hand."""
     own = config.providers.get(name, ProviderConfig())
@@ -451,7 +477,9 @@ def _tables(file: Path) -> dict[str, dict[str, object]]:
     return parsed(text, str(file))
 
 
-_MEND = "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
+_MEND = (
+    "it must be TOML in UTF-8: correct it, or put it aside to begin with an empty one"
+)
 
 
 def parsed(text: str, origin: str) -> dict[str, dict[str, object]]:
@@ -479,10 +507,14 @@ def _checked(tables: Mapping[str, object], origin: str) -> Config:
         for vendor in _VENDORS.intersection(tables):
             vendors[vendor] = msgspec.convert(tables[vendor], Access, strict=False)
         vendor = ""
-        others = {name: table for name, table in tables.items() if name not in _VENDORS}
+        others = {
+            name: table for name, table in tables.items() if name not in _VENDORS
+        }
         for ours in {"vendors", "keyed"}.intersection(others):
             raise msgspec.ValidationError(f"Object contains unknown field `{ours}`")
-        config = replace(msgspec.convert(others, Config, strict=False), vendors=vendors)
+        config = replace(
+            msgspec.convert(others, Config, strict=False), vendors=vendors
+        )
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$.")
         at = f"{vendor}.{at}" if vendor else at
@@ -507,7 +539,9 @@ def _checked(tables: Mapping[str, object], origin: str) -> Config:
 def _place_of(path: str) -> str:
     """Where in the file a value is, by msgspec's path: it tells no keys of free sections."""
     free = "[...]"
-    section, _, key = path.removeprefix("key in ").strip("`").replace(free, "*").partition(".")
+    section, _, key = (
+        path.removeprefix("key in ").strip("`").replace(free, "*").partition(".")
+    )
     name = ".NAME" if section.endswith("*") and key else ""
     return f"[{section.rstrip('*')}{name}] {key.replace('*', '')}".rstrip()
 
@@ -516,7 +550,9 @@ def _told(section: str, key: str, value: str, origin: str) -> dict[str, object]:
     """What a variable says of a section."""
     if key:
         return {
-            key: [name.strip() for name in value.split(",")] if (section, key) in _LISTS else value
+            key: [name.strip() for name in value.split(",")]
+            if (section, key) in _LISTS
+            else value
         }
     try:
         return msgspec.json.decode(value, type=dict[str, object])
@@ -571,7 +607,9 @@ def _folder_rules(home: Path) -> FolderRules:
         ) from error
 
 
-def keep_folder_rules(home: Path, folder: Path, rules: Mapping[str, Verdict | FolderRule]) -> None:
+def keep_folder_rules(
+    home: Path, folder: Path, rules: Mapping[str, Verdict | FolderRule]
+) -> None:
     """Have rules hold for all sessions of a folder. The file is replaced whole."""
     kept = _folder_rules(home)
     kept[str(folder)] = {**kept.get(str(folder), {}), **rules}
@@ -594,7 +632,9 @@ def _text(file: Path) -> str | None:
     try:
         return file.read_text(encoding="utf-8").strip() if file.is_file() else None
     except (UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}; it must be text in UTF-8") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error}; it must be text in UTF-8"
+        ) from error
 
 
 def codex_environment(
@@ -602,7 +642,9 @@ def codex_environment(
 ) -> dict[str, str]:
     """What codex gets: everything, because its providers name the variables that hold their
     keys."""
-    return dict(environment) | ({"CODEX_HOME": config.codex.home} if config.codex.home else {})
+    return dict(environment) | (
+        {"CODEX_HOME": config.codex.home} if config.codex.home else {}
+    )
 
 
 def channel_token(
@@ -616,7 +658,11 @@ def channel_token(
         token = environment.get(channel.token_env, "")
     else:
         return ""
-    return token if token and token.isascii() and token.isprintable() and " " not in token else None
+    return (
+        token
+        if token and token.isascii() and token.isprintable() and " " not in token
+        else None
+    )
 
 
 def secret_in(file: Path) -> str:

@@ -92,7 +92,9 @@ class AsyncItems:
         its key and its payloads. `payloads` belong to the first of the items: bytes to store, or
         the hashes of what is stored. With `same="first"` a key that was kept before counts as the
         same item."""
-        return await self._store.keep(self.keeping(items, withdraw, expect, keys, payloads, same))
+        return await self._store.keep(
+            self.keeping(items, withdraw, expect, keys, payloads, same)
+        )
 
     def keeping(
         self,
@@ -120,10 +122,16 @@ class AsyncItems:
             same=same,
         )
 
-    def _kept(self, item: object, key: str | None, payloads: Sequence[bytes | Hash]) -> ItemKept:
+    def _kept(
+        self, item: object, key: str | None, payloads: Sequence[bytes | Hash]
+    ) -> ItemKept:
         if isinstance(item, Item):
-            return ItemKept(self._format, _to_json(item.value), item.key, item.payloads)
-        return ItemKept(self._format, _to_json(item), key, tuple(map(_hash, payloads)))
+            return ItemKept(
+                self._format, _to_json(item.value), item.key, item.payloads
+            )
+        return ItemKept(
+            self._format, _to_json(item), key, tuple(map(_hash, payloads))
+        )
 
     async def at(self, seqs: Sequence[Seq]) -> list[Item]:
         """Items by their seqs, in that order, also those that were withdrawn."""
@@ -137,7 +145,11 @@ class AsyncItems:
     async def by_key(self, key: str) -> Item | None:
         """The item with a key, unless it was withdrawn."""
         session = await self.session()
-        seq = None if session is None else await self._store.kept(session, self._format, key)
+        seq = (
+            None
+            if session is None
+            else await self._store.kept(session, self._format, key)
+        )
         if session is None or seq is None:
             return None
         withdrawn = await self._store.read(session, seq, 1_000, ("items.withdrawn",))
@@ -168,11 +180,15 @@ class AsyncItems:
             if self._format in WRITERS and glance.row.turns > 0:
                 found = await self._spoken(session, glance.head, after, withdrawn)
             else:
-                found = await self._backwards(session, glance.row.items, after, n, withdrawn)
+                found = await self._backwards(
+                    session, glance.row.items, after, n, withdrawn
+                )
         except UnknownSession:
             return Tail((), 0, True)
         kept = found if n is None else found[: max(n, 0)]
-        whole = len(kept) == len(found) and all(first > after for first, _ in withdrawn)
+        whole = len(kept) == len(found) and all(
+            first > after for first, _ in withdrawn
+        )
         return Tail(tuple(reversed(kept)), glance.row.items, whole, session)
 
     async def _backwards(
@@ -190,7 +206,9 @@ class AsyncItems:
             await give_way()
         return found
 
-    async def _spoken(self, session: str, head: Seq, after: Seq, withdrawn: Runs) -> list[Item]:
+    async def _spoken(
+        self, session: str, head: Seq, after: Seq, withdrawn: Runs
+    ) -> list[Item]:
         """The items, and in the same format what was said in other ways: by turns of steno, or in
         the format of another program. The last one first."""
         history, records = History(), list[Record]()
@@ -200,12 +218,15 @@ class AsyncItems:
                 records.append(record)
         placed: list[tuple[Seq, Item]] = []
         for page in _pages(records):
-            placed += [(item.seq, item) for item in _live(page, withdrawn, self._format)]
+            placed += [
+                (item.seq, item) for item in _live(page, withdrawn, self._format)
+            ]
             await give_way()
         own = {
             record.seq
             for record in records
-            if isinstance(record.fact, ItemKept) and record.fact.format == self._format
+            if isinstance(record.fact, ItemKept)
+            and record.fact.format == self._format
         }
         write = WRITERS[self._format]
         for entries in _pages(history.placed()):
@@ -379,6 +400,10 @@ def _hash(payload: bytes | Hash) -> Hash:
 
 def _to_json(item: object) -> str:
     try:
-        return json.dumps(item, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            item, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
     except (TypeError, ValueError) as error:
-        raise TypeError(f"an item must be JSON: {error}; nothing was stored") from error
+        raise TypeError(
+            f"an item must be JSON: {error}; nothing was stored"
+        ) from error

@@ -79,7 +79,9 @@ def contradiction(model: str | None, runtime: Runner | None) -> str:
     )
 
 
-def spec_of(config: Config, model: str | None, runtime: Runner | None, own: str) -> str:
+def spec_of(
+    config: Config, model: str | None, runtime: Runner | None, own: str
+) -> str:
     """The model asked for, else the one the session has had, else the default; of the runtime asked
     for."""
     for spec in (model or "", own):

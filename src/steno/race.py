@@ -17,7 +17,9 @@ async def first_of(
     working = asyncio.ensure_future(work)
     waits = [asyncio.ensure_future(end.wait()) for end in ends]
     try:
-        await asyncio.wait((working, *waits), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (working, *waits), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+        )
         return working.result() if working.done() else None
     finally:
         for task in (working, *waits):

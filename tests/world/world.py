@@ -83,7 +83,7 @@ async def _play(test: Callable[["World"], Awaitable[T]], replies: tuple[Reply, .
         "monotonic": asyncio.get_running_loop().time,
     }
     chance = chance_of("waits before a request is tried again")
-    with patch.multiple("time", **clocks), patch("random.uniform", chance.uniform):
+    with patch.multiple("time", **clocks), patch.multiple("random", uniform=chance.uniform):
         try:
             return await test(world)
         finally:

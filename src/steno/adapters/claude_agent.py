@@ -35,7 +35,9 @@ class StenoSessionStore:
         keys = [uuid if isinstance(uuid, str) else None for uuid in unique]
         if entries:
             items = self._items(_name(key))
-            await in_thread(lambda: items.change(list(unique.values()), keys=keys, same="first"))
+            await in_thread(
+                lambda: items.change(list(unique.values()), keys=keys, same="first")
+            )
 
     async def load(self, key: Json) -> list[Json] | None:
         items = self._items(_name(key))
@@ -49,7 +51,10 @@ class StenoSessionStore:
     async def list_session_summaries(self, project_key: str) -> list[Json]:
         def summaries() -> list[Json]:
             times = self._times(project_key)
-            return [self._summary(project_key, session, ms) for session, ms in times.items()]
+            return [
+                self._summary(project_key, session, ms)
+                for session, ms in times.items()
+            ]
 
         return await in_thread(summaries)
 
@@ -112,7 +117,9 @@ class StenoSessionStore:
 
 def _name(key: Json) -> str:
     parts = [_quoted(key["project_key"]), _quoted(key["session_id"])]
-    return PREFIX + "/".join([*parts, *([key["subpath"]] if key.get("subpath") else [])])
+    return PREFIX + "/".join(
+        [*parts, *([key["subpath"]] if key.get("subpath") else [])]
+    )
 
 
 def _quoted(part: str) -> str:

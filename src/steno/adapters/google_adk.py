@@ -64,7 +64,9 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
         try:
             return await in_thread(create)
         except Stale as error:
-            raise AlreadyExistsError(f"Session with id {id} already exists.") from error
+            raise AlreadyExistsError(
+                f"Session with id {id} already exists."
+            ) from error
 
     async def get_session(
         self,
@@ -74,7 +76,9 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        return await in_thread(lambda: self._load(app_name, user_id, session_id.strip(), config))
+        return await in_thread(
+            lambda: self._load(app_name, user_id, session_id.strip(), config)
+        )
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -85,14 +89,22 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
             parts = [app_name] if user_id is None else [app_name, user_id]
             listed = self.chats.named(name_of("session", *parts) + "/")
             last = GetSessionConfig(num_recent_events=1)
-            names = [one.row.name or "" for one in sorted(listed, key=lambda one: one.mark)]
+            names = [
+                one.row.name or "" for one in sorted(listed, key=lambda one: one.mark)
+            ]
             places = [tuple(map(unquoted, name.split("/")))[1:] for name in names]
             loaded = [self._load(app_name, user, id, last) for user, id in places]
-            return [one.model_copy(update={"events": []}) for one in loaded if one is not None]
+            return [
+                one.model_copy(update={"events": []})
+                for one in loaded
+                if one is not None
+            ]
 
         return ListSessionsResponse(sessions=await in_thread(found))
 
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+    async def delete_session(
+        self, *, app_name: str, user_id: str, session_id: str
+    ) -> None:
         await in_thread(self._items(app_name, user_id, session_id.strip()).delete)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -129,10 +141,14 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
                     expect,
                     tail.head,
                 )
-                raise StaleSessionError("The session was changed since it was read; read it again.")
+                raise StaleSessionError(
+                    "The session was changed since it was read; read it again."
+                )
             keeping = items.keeping([value], expect=tail.head, keys=[event.id])
             try:
-                head = self._keep(keeping, lambda: self._states.changes(app, user, id, delta))
+                head = self._keep(
+                    keeping, lambda: self._states.changes(app, user, id, delta)
+                )
             except Stale:
                 continue
             session._storage_update_marker = str(head)
@@ -140,12 +156,16 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
 
     # --- sessions and states as items
 
-    def _keep(self, keeping: Keeping, changes: Callable[[], dict[str, Keeping]]) -> int:
+    def _keep(
+        self, keeping: Keeping, changes: Callable[[], dict[str, Keeping]]
+    ) -> int:
         """In one commit; the last fact about the items of the session."""
         others = changes()
         own = others.pop("session", None)
         if own is not None:
-            keeping = replace(keeping, items=(*keeping.items, *own.items), withdraw=own.withdraw)
+            keeping = replace(
+                keeping, items=(*keeping.items, *own.items), withdraw=own.withdraw
+            )
         return self.chats.keep_all([keeping, *others.values()])[0].items
 
     def _load(
@@ -156,14 +176,25 @@ class StenoSessionService(BaseSessionService):  # type: ignore[misc,unused-ignor
         if tail.session is None:
             return None
         values = [item.value for item in tail.items]
-        events = [Event.model_validate(value) for value in values if "created" not in value]
+        events = [
+            Event.model_validate(value) for value in values if "created" not in value
+        ]
         state = self._states.seen(app, user, id)
-        at = events[-1].timestamp if events else (values or [{}])[0].get("created", 0.0)
+        at = (
+            events[-1].timestamp
+            if events
+            else (values or [{}])[0].get("created", 0.0)
+        )
         since = None if config is None else config.after_timestamp
         while since is not None and events and events[0].timestamp < since:
             events = events[1:]
         found = Session(
-            app_name=app, user_id=user, id=id, state=state, events=events, last_update_time=at
+            app_name=app,
+            user_id=user,
+            id=id,
+            state=state,
+            events=events,
+            last_update_time=at,
         )
         found._storage_update_marker = str(tail.head)
         return found

@@ -23,9 +23,13 @@ class States:
     def __init__(self, chats: Library) -> None:
         self._chats = chats
 
-    def changes(self, app: str, user: str, id: str, state: Json) -> dict[str, Keeping]:
+    def changes(
+        self, app: str, user: str, id: str, state: Json
+    ) -> dict[str, Keeping]:
         """What to keep for a change of state, by scope."""
-        deltas = _session_util.extract_state_delta(_session_util.make_json_safe_state(state))
+        deltas = _session_util.extract_state_delta(
+            _session_util.make_json_safe_state(state)
+        )
         places = {"app": (app,), "user": (app, user), "session": (app, user, id)}
         return {
             scope: self._change(delta, scope, *places[scope])
@@ -45,9 +49,13 @@ class States:
     def seen(self, app: str, user: str, id: str) -> dict[str, Any]:
         """The whole state as a session shows it."""
         state = self.of("session", app, user, id)
-        state |= {State.APP_PREFIX + key: value for key, value in self.of("app", app).items()}
+        state |= {
+            State.APP_PREFIX + key: value
+            for key, value in self.of("app", app).items()
+        }
         return state | {
-            State.USER_PREFIX + key: value for key, value in self.of("user", app, user).items()
+            State.USER_PREFIX + key: value
+            for key, value in self.of("user", app, user).items()
         }
 
     def of(self, scope: str, *place: str) -> dict[str, Any]:

@@ -80,7 +80,9 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
         wanted = {} if config is None else config["configurable"]
         upto = None if before is None else _place(before)[2]
         places: list[tuple[str, str, str]] = []
-        for name in [str(wanted["thread_id"])] if "thread_id" in wanted else self._names():
+        for name in (
+            [str(wanted["thread_id"])] if "thread_id" in wanted else self._names()
+        ):
             thread = self._thread(name)
             with thread.lock:
                 thread.look()
@@ -94,13 +96,18 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                 and id == (wanted.get("checkpoint_id") or id)
                 and (upto is None or id < upto)
                 and (found := self._thread(name).read(ns, id, self.serde)) is not None
-                and all(found.metadata.get(at) == value for at, value in (filter or {}).items())
+                and all(
+                    found.metadata.get(at) == value
+                    for at, value in (filter or {}).items()
+                )
             ):
                 left -= 1
                 self._fence.tell(name, ns, id)
                 yield found
 
-    def put(self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any) -> Config:
+    def put(
+        self, config: Config, checkpoint: Any, metadata: Any, new_versions: Any
+    ) -> Config:
         name, ns, parent = _place(config)
         thread, id = self._thread(name), checkpoint["id"]
         versions = checkpoint["channel_versions"]
@@ -121,19 +128,31 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
                 doomed = [] if before is None else [before.seq]
                 value = {**item, "blobs": blobs.named}
                 try:
-                    thread.items.change([value], doomed, head, payloads=blobs.payloads)
+                    thread.items.change(
+                        [value], doomed, head, payloads=blobs.payloads
+                    )
                 except Stale:
                     continue
                 return config_of(name, ns, id)
 
     def put_writes(
-        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: Config,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         name, ns, id = _place(config)
         blobs = Blobs(self.serde)
         for index, (channel, value) in enumerate(writes):
             blobs.add(f"{WRITES_IDX_MAP.get(channel, index)}:{channel}", value)
-        item = {"ns": ns, "id": id, "task": task_id, "path": task_path, "blobs": blobs.named}
+        item = {
+            "ns": ns,
+            "id": id,
+            "task": task_id,
+            "path": task_path,
+            "blobs": blobs.named,
+        }
         self._thread(name).items.change([item], payloads=blobs.payloads)
 
     def delete_thread(self, thread_id: str) -> None:
@@ -151,7 +170,9 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
         if items := self._thread(source_thread_id).items.last().items:
             self._thread(target_thread_id).items.change(items)
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    def prune(
+        self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
+    ) -> None:
         for thread in map(self._thread, thread_ids):
             if strategy == "delete":
                 thread.items.delete()
@@ -159,20 +180,29 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
             with thread.lock:
                 thread.look()
                 kept = {key for ns in thread.newest for key in thread.needed(ns)}
-                thread.withdraw([key for key in thread.checkpoints if key not in kept])
+                thread.withdraw(
+                    [key for key in thread.checkpoints if key not in kept]
+                )
 
     def _names(self) -> Sequence[str]:
-        return [(found.row.name or "")[len(PREFIX) :] for found in self.chats.named(PREFIX)]
+        return [
+            (found.row.name or "")[len(PREFIX) :]
+            for found in self.chats.named(PREFIX)
+        ]
 
     def _thread(self, name: str) -> Thread:
         with self._lock:
-            found = self._threads.pop(str(name), None) or Thread(str(name), self.chats)
+            found = self._threads.pop(str(name), None) or Thread(
+                str(name), self.chats
+            )
             self._threads[str(name)] = found
             if len(self._threads) > THREADS_MAX:
                 self._threads.popitem(last=False)
             return found
 
-    async def alist(self, config: Config | None, **how: Any) -> AsyncIterator[CheckpointTuple]:
+    async def alist(
+        self, config: Config | None, **how: Any
+    ) -> AsyncIterator[CheckpointTuple]:
         found = self.list(config, **how)
         while (one := await in_thread(lambda: next(found, None))) is not None:
             yield one
@@ -189,4 +219,8 @@ class StenoSaver(BaseCheckpointSaver):  # type: ignore[misc,type-arg,unused-igno
 def _place(config: Config) -> tuple[str, str, str | None]:
     """Thread, namespace and checkpoint."""
     said = config["configurable"]
-    return str(said.get("thread_id", "")), said.get("checkpoint_ns", ""), said.get("checkpoint_id")
+    return (
+        str(said.get("thread_id", "")),
+        said.get("checkpoint_ns", ""),
+        said.get("checkpoint_id"),
+    )

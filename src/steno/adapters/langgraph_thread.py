@@ -61,7 +61,9 @@ class Thread:
         if "task" in value:
             self.writes.setdefault(key, []).append(seq)
             return
-        self.checkpoints[key] = _Line(seq, value["parent"], value["metadata"].get("run_id"))
+        self.checkpoints[key] = _Line(
+            seq, value["parent"], value["metadata"].get("run_id")
+        )
         self.newest[ns] = max(id, self.newest.get(ns, ""))
 
     def checkpoint(self, ns: str, id: str | None) -> Item | None:
@@ -90,7 +92,16 @@ class Thread:
         chunks = chunks_of(item)
         return {
             at: serde.loads_typed(
-                (kind, b"".join((b64decode(head), *map(self._get, chunks[at]), b64decode(tail))))
+                (
+                    kind,
+                    b"".join(
+                        (
+                            b64decode(head),
+                            *map(self._get, chunks[at]),
+                            b64decode(tail),
+                        )
+                    ),
+                )
             )
             for at, (_, kind, _, head, tail) in item.value["blobs"].items()
         }
@@ -121,7 +132,9 @@ class Thread:
         while (item := self.checkpoint(ns, id)) is not None:
             yield ns, item.value["id"]
             if missing is None:
-                missing = set(item.value["metadata"].get("counters_since_delta_snapshot") or ())
+                missing = set(
+                    item.value["metadata"].get("counters_since_delta_snapshot") or ()
+                )
             missing -= {at[1:] for at in item.value["blobs"]}
             id = item.value["parent"] if missing else None
 
@@ -144,9 +157,15 @@ class Fence:
     def check(self, thread: Thread, ns: str, parent: str | None, source: str) -> None:
         newest = thread.newest.get(ns)
         told = (thread.name, ns, parent or "") in self._told
-        if newest != parent and source not in ("fork", "update") and told == (parent is None):
+        if (
+            newest != parent
+            and source not in ("fork", "update")
+            and told == (parent is None)
+        ):
             warn("refused a checkpoint after %s, for %s is newer", parent, newest)
-            raise Stale(thread.session, 0 if parent is None else thread.head - 1, thread.head)
+            raise Stale(
+                thread.session, 0 if parent is None else thread.head - 1, thread.head
+            )
 
 
 class Blobs:
@@ -183,4 +202,6 @@ def chunks_of(item: Item) -> dict[str, tuple[str, ...]]:
 
 
 def config_of(name: str, ns: str, id: str) -> Json:
-    return {"configurable": {"thread_id": name, "checkpoint_ns": ns, "checkpoint_id": id}}
+    return {
+        "configurable": {"thread_id": name, "checkpoint_ns": ns, "checkpoint_id": id}
+    }

@@ -52,7 +52,10 @@ class StenoSession:
     @property
     def session_settings(self) -> Any:
         """As the SDK has them, whether they were given as such or as a dictionary."""
-        from agents.memory.session_settings import SessionSettings, coerce_session_settings
+        from agents.memory.session_settings import (
+            SessionSettings,
+            coerce_session_settings,
+        )
 
         if not isinstance(self._settings, SessionSettings):
             self._settings = coerce_session_settings(self._settings or {})
@@ -109,9 +112,15 @@ class StenoSession:
         self, limit: int, *, prune_prefix: Callable[[Json], bool] | None = None
     ) -> Any:
         """None for a class derived from this one: it may read and write items in its own way."""
-        return await self._snapshot(limit, prune_prefix) if type(self) is StenoSession else None
+        return (
+            await self._snapshot(limit, prune_prefix)
+            if type(self) is StenoSession
+            else None
+        )
 
-    async def _snapshot(self, limit: int, prune_prefix: Callable[[Json], bool] | None) -> Any:
+    async def _snapshot(
+        self, limit: int, prune_prefix: Callable[[Json], bool] | None
+    ) -> Any:
         """The last items, and a way to put others in the place of their end, if nobody changed
         anything meanwhile."""
         from agents.memory.session import _CompactionSnapshot
@@ -121,12 +130,20 @@ class StenoSession:
         async def replace_suffix(start: int, output: list[Json]) -> bool:
             if not tail.items[start:]:
                 return False
-            return await in_thread(lambda: self._replace(tail, start, output, prune_prefix))
+            return await in_thread(
+                lambda: self._replace(tail, start, output, prune_prefix)
+            )
 
-        return _CompactionSnapshot([one.value for one in tail.items], tail.whole, replace_suffix)
+        return _CompactionSnapshot(
+            [one.value for one in tail.items], tail.whole, replace_suffix
+        )
 
     def _replace(
-        self, tail: Tail, start: int, output: list[Json], prune: Callable[[Json], bool] | None
+        self,
+        tail: Tail,
+        start: int,
+        output: list[Json],
+        prune: Callable[[Json], bool] | None,
     ) -> bool:
         doomed = [item.seq for item in tail.items[start:]]
         now = self.items.last(None if prune is not None else len(doomed))

@@ -44,7 +44,9 @@ def keeping(model: Any, session: Beside) -> Any:
             self, system_instructions: Any, input: Any, *given: Any, **named: Any
         ) -> Any:
             async with _Shown(session, model, input) as shown:
-                answer = await model.get_response(system_instructions, input, *given, **named)
+                answer = await model.get_response(
+                    system_instructions, input, *given, **named
+                )
                 await shown.write(_text_of(answer.output))
             return answer
 
@@ -52,7 +54,9 @@ def keeping(model: Any, session: Beside) -> Any:
             self, system_instructions: Any, input: Any, *given: Any, **named: Any
         ) -> AsyncIterator[Any]:
             async with _Shown(session, model, input) as shown:
-                events = model.stream_response(system_instructions, input, *given, **named)
+                events = model.stream_response(
+                    system_instructions, input, *given, **named
+                )
                 async for event in events:
                     if event.type in _TEXT:
                         await shown.write(event.delta)

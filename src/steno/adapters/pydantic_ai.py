@@ -51,9 +51,15 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         def read() -> list[ConversationRecord]:
-            listed = sorted(self.chats.named(PREFIX), key=lambda one: one.mark, reverse=True)
+            listed = sorted(
+                self.chats.named(PREFIX), key=lambda one: one.mark, reverse=True
+            )
             names = [(one.row.name or "")[len(PREFIX) :] for one in listed]
-            records = [record for name in names if (record := self._record(name)[0]) is not None]
+            records = [
+                record
+                for name in names
+                if (record := self._record(name)[0]) is not None
+            ]
             found = [one for one in records if scope is None or one.scope == scope]
             return sorted(found, key=lambda one: one.updated_at, reverse=True)[:limit]
 
@@ -68,7 +74,9 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
     ) -> None:
         await in_thread(lambda: self._write(record, new_entries, expected_revision))
 
-    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+    async def delete_record(
+        self, conversation_id: str, *, expected_revision: str
+    ) -> None:
         await in_thread(lambda: self._delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
@@ -86,7 +94,10 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
         return record, tail.head, [item.seq for item in tail.items]
 
     def _write(
-        self, record: ConversationRecord, new: Sequence[ConversationEntry], expected: str | None
+        self,
+        record: ConversationRecord,
+        new: Sequence[ConversationEntry],
+        expected: str | None,
     ) -> None:
         id = record.conversation_id
         messages = [_entries.dump_python(entry, mode="json") for entry in new]
@@ -107,7 +118,9 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
                 source = None if place is None else self._name_of(place[0])
                 if source is None:
                     raise ConversationConflict(id)
-                if source != id:  # what it refers to must be there when this is stored
+                if (
+                    source != id
+                ):  # what it refers to must be there when this is stored
                     forked = self._items(source, FORKED)
                     before = forked.last(1)
                     if self._record(source)[0] is None and not before.items:
@@ -133,7 +146,9 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
                 items.delete()
             return
 
-    def _history(self, head: str | None, limit: int | None) -> list[ConversationEntry]:
+    def _history(
+        self, head: str | None, limit: int | None
+    ) -> list[ConversationEntry]:
         """From the end, a page of a session at once."""
         known: dict[str, Any] = {}
         found: list[ConversationEntry] = []
@@ -151,7 +166,8 @@ class StenoConversationStore(ConversationStore):  # type: ignore[misc,unused-ign
     def _page(self, session: str, upto: int) -> dict[str, Any]:
         items = self._items(self._name_of(session) or "", MESSAGE)
         return {
-            item.value["id"]: item.value for item in items.at(range(max(1, upto - PAGE), upto + 1))
+            item.value["id"]: item.value
+            for item in items.at(range(max(1, upto - PAGE), upto + 1))
         }
 
     def _name_of(self, session: str) -> str | None:

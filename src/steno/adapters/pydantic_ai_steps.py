@@ -81,7 +81,10 @@ class StenoStepStore:
     # --- events
 
     async def append_event(self, event: StepEvent) -> None:
-        items, value = self._items(event.run_id, EVENT), _events.dump_python(event, mode="json")
+        items, value = (
+            self._items(event.run_id, EVENT),
+            _events.dump_python(event, mode="json"),
+        )
         key = event.idempotency_key
         await in_thread(lambda: items.change([value], keys=[key], same="first"))
 
@@ -104,20 +107,31 @@ class StenoStepStore:
     ) -> list[ContinuableSnapshot]:
         def read() -> list[ContinuableSnapshot]:
             tail = self._items(run_id, SNAPSHOT).last()
-            return [self._whole(one) for one in tail.items if include_interrupted or _settled(one)]
+            return [
+                self._whole(one)
+                for one in tail.items
+                if include_interrupted or _settled(one)
+            ]
 
         return await in_thread(read)
 
     # --- what calls do in the world
 
     async def record_tool_effect(self, record: ToolEffectRecord) -> None:
-        items, value = self._items(record.run_id, EFFECT), _effects.dump_python(record, mode="json")
+        items, value = (
+            self._items(record.run_id, EFFECT),
+            _effects.dump_python(record, mode="json"),
+        )
         await in_thread(lambda: items.add([value]))
 
-    async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+    async def get_tool_effect(
+        self, *, run_id: str, tool_call_id: str
+    ) -> ToolEffectRecord | None:
         return (await in_thread(lambda: self._ledger(run_id))).get(tool_call_id)
 
-    async def list_unresolved_tool_effects(self, *, run_id: str) -> list[ToolEffectRecord]:
+    async def list_unresolved_tool_effects(
+        self, *, run_id: str
+    ) -> list[ToolEffectRecord]:
         ledger = await in_thread(lambda: self._ledger(run_id))
         return [effect for effect in ledger.values() if effect.status == "started"]
 
@@ -130,7 +144,9 @@ class StenoStepStore:
                 before = _runs.validate_python(tail.items[0].value)
                 registered = before.registration_id
                 if registered is None or registered != record.registration_id:
-                    raise ValueError(f"run_id: there is a run {record.run_id!r} already")
+                    raise ValueError(
+                        f"run_id: there is a run {record.run_id!r} already"
+                    )
                 return
             try:
                 items.add([value], expect=tail.head)
@@ -145,15 +161,26 @@ class StenoStepStore:
     def _save(self, snapshot: ContinuableSnapshot) -> None:
         """One that comes late, after a later one of the same run, is left out."""
         items, key = self._items(snapshot.run_id, SNAPSHOT), snapshot.idempotency_key
-        head, chunks, tail = cut(ModelMessagesTypeAdapter.dump_json(snapshot.messages))
+        head, chunks, tail = cut(
+            ModelMessagesTypeAdapter.dump_json(snapshot.messages)
+        )
         fields = _snapshots.dump_python(replace(snapshot, messages=[]), mode="json")
-        value = {**fields, "messages": [b64encode(head).decode(), b64encode(tail).decode()]}
+        value = {
+            **fields,
+            "messages": [b64encode(head).decode(), b64encode(tail).decode()],
+        }
         while True:
             last = items.last(1)
             if last.items and _is_late(key, last.items[0].key):
                 return
             try:
-                items.change([value], keys=[key], payloads=chunks, expect=last.head, same="first")
+                items.change(
+                    [value],
+                    keys=[key],
+                    payloads=chunks,
+                    expect=last.head,
+                    same="first",
+                )
             except Stale:
                 continue
             return
@@ -173,7 +200,9 @@ class StenoStepStore:
         head, tail = map(b64decode, item.value["messages"])
         body = b"".join((head, *map(self.chats.store.get, item.payloads), tail))
         snapshot = _snapshots.validate_python({**item.value, "messages": []})
-        return replace(snapshot, messages=ModelMessagesTypeAdapter.validate_json(body))
+        return replace(
+            snapshot, messages=ModelMessagesTypeAdapter.validate_json(body)
+        )
 
     def _ledger(self, run_id: str) -> dict[str, ToolEffectRecord]:
         """Of each call the last that was recorded."""
@@ -194,4 +223,6 @@ def _settled(item: Item) -> bool:
 def _is_late(key: str | None, last: str | None) -> bool:
     """The keys of a run's snapshots begin with a number that grows. One without is never late."""
     numbers = [(one or "").partition(":")[0] for one in (key, last)]
-    return all(one.isdecimal() for one in numbers) and int(numbers[0]) < int(numbers[1])
+    return all(one.isdecimal() for one in numbers) and int(numbers[0]) < int(
+        numbers[1]
+    )

@@ -60,9 +60,16 @@ def _main(options: argparse.Namespace) -> int:
             return manual.manual(whole)
         return manual.completion(whole, options.shell)
     gc.set_threshold(YOUNG_MAX)
-    if options.verb is None and not options.plain and not options.verbose and first_frame.usable():
+    if (
+        options.verb is None
+        and not options.plain
+        and not options.verbose
+        and first_frame.usable()
+    ):
         _begin_chat(options)
-    from steno.cli import commands  # heavy, and so behind the parser: --help stays quick
+    from steno.cli import (
+        commands,
+    )  # heavy, and so behind the parser: --help stays quick
 
     gc.freeze()
     return commands.run(options)

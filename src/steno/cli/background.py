@@ -42,7 +42,9 @@ def detach(options: argparse.Namespace, wiring: Agents, admitted: Admitted) -> i
         show(to_json({"type": "accepted", "seq": input, "process": process}))
     else:
         show(f"{session} {input}")
-        note(f"[accepted; steno follow {session} shows it, steno interrupt {session} stops it]")
+        note(
+            f"[accepted; steno follow {session} shows it, steno interrupt {session} stops it]"
+        )
     return DONE
 
 
@@ -60,13 +62,17 @@ def _log(where: Place, session: str, input: int) -> Path:
     return folder(where) / f"{session}-{input}.log"
 
 
-async def carry(options: argparse.Namespace, wiring: Agents, service: Service, id: str) -> int:
+async def carry(
+    options: argparse.Namespace, wiring: Agents, service: Service, id: str
+) -> int:
     """Carry the turn of an input to its end, or as far as a signal lets us. Everything that happens
     is in the store."""
     status = LEFT
     await service.visits.attend(id)
     with Leaving(service, id, options.input) as leaving:
-        async for event in service.turns.answer(Admitted(id, options.input, False), leaving.event):
+        async for event in service.turns.answer(
+            Admitted(id, options.input, False), leaving.event
+        ):
             if not isinstance(event, Record):
                 continue
             if isinstance(event.fact, TurnStarted):

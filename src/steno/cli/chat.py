@@ -11,7 +11,14 @@ from functools import partial
 
 from steno.agents import Agents
 from steno.cli.signals import Asked, Leaving, taking_in
-from steno.cli.stdio import Lines, complain, cut_by_terminal, note, person_present, show
+from steno.cli.stdio import (
+    Lines,
+    complain,
+    cut_by_terminal,
+    note,
+    person_present,
+    show,
+)
 from steno.cli.turns import Front, carry_out, what_stays
 from steno.frontend.process import LEFT, REASONS, TWICE_S, heeding, leave_by_deadline
 from steno.frontend.wording import EPHEMERAL, IDLE, advice, command
@@ -105,7 +112,11 @@ def _idle_s(front: Front, session: str | None) -> float | None:
     """How long to wait for a person. A program at the other end of a pipe leaves when it is
     done."""
     visits = session is not None and front.service.visits.attending(session)
-    return front.wiring.config.limits.chat_idle_s or None if visits and person_present() else None
+    return (
+        front.wiring.config.limits.chat_idle_s or None
+        if visits and person_present()
+        else None
+    )
 
 
 async def _end_idle(front: Front, session: str | None) -> None:
@@ -156,18 +167,25 @@ async def session_of(options: argparse.Namespace, service: Service) -> str | Non
         return None
     found = await service.views.latest("" if options.all else service.folder)
     if found is None and not options.all and await service.views.latest() is not None:
-        note(f"[no session belongs to {service.folder}; --continue --all looks in every folder]")
+        note(
+            f"[no session belongs to {service.folder}; --continue --all looks in every folder]"
+        )
     return found
 
 
-async def _in_its_folder(options: argparse.Namespace, service: Service, session: str) -> bool:
+async def _in_its_folder(
+    options: argparse.Namespace, service: Service, session: str
+) -> bool:
     """Say that a session belongs to another folder, and ask where to go on; False to leave."""
     folder = await service.views.folder(session)
     if not folder or folder == service.folder:
         return True
     here = options.here
     if not here and person_present():
-        note(f"the session belongs to {folder}. Work [t]here, move it [h]ere, or [l]eave? ", end="")
+        note(
+            f"the session belongs to {folder}. Work [t]here, move it [h]ere, or [l]eave? ",
+            end="",
+        )
         answer = (await Lines().next() or "l").strip().lower()[:1]
         if answer not in ("t", "h"):
             return False
@@ -230,4 +248,6 @@ def _look_back(loaded: Loaded, shown: Shown, most: int = 6) -> None:
     if state.pending:
         show(f"[{len(state.pending)} input(s) not answered yet; they go first]")
     if state.cut_off is not None and state.cut_off.waits():
-        show(f"[the last turn was cut off; steno continue {loaded.id} takes it up, or just go on]")
+        show(
+            f"[the last turn was cut off; steno continue {loaded.id} takes it up, or just go on]"
+        )

@@ -78,7 +78,9 @@ def run(options: argparse.Namespace) -> int:
             from steno.cli.keeping import logs
 
             logs.begin(options.verbose, configuration.log_file())
-        return _dispatch(options, Setup(config, where, options.ephemeral), _terms(options))
+        return _dispatch(
+            options, Setup(config, where, options.ephemeral), _terms(options)
+        )
     except (ConfigError, Misused) as error:
         complain(wording.problem(error))
         return USAGE
@@ -99,7 +101,9 @@ def _loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _only_reads(options: argparse.Namespace) -> bool:
-    return options.verb in READING or (options.verb == "mcp" and not options.allow_write)
+    return options.verb in READING or (
+        options.verb == "mcp" and not options.allow_write
+    )
 
 
 def _reads_along(options: argparse.Namespace) -> bool:
@@ -124,11 +128,15 @@ def _terms(options: argparse.Namespace) -> Terms:
 
 def _settle_seq(options: argparse.Namespace) -> None:
     """A message is named after the session, or by the option that each command had for it."""
-    name = {"hide": "seq", "redact": "seq", "fork": "at", "rewind": "to"}.get(options.verb or "")
+    name = {"hide": "seq", "redact": "seq", "fork": "at", "rewind": "to"}.get(
+        options.verb or ""
+    )
     if options.resume is not None and options.latest:
         raise Misused("--continue and --resume name two sessions; leave one out")
     if options.first_shown is not None and options.resume is None:
-        raise Misused("--at names a message of a session; say which one with --resume")
+        raise Misused(
+            "--at names a message of a session; say which one with --resume"
+        )
     if name is None:
         return
     by_place, by_option = options.at_seq, getattr(options, name)
@@ -180,8 +188,14 @@ def _approval(options: argparse.Namespace) -> Literal["allow", "refuse", "ask"]:
 
 def _asks_here(options: argparse.Namespace) -> bool:
     """Whether a person is asked on this terminal."""
-    elsewhere = getattr(options, "ask", None) is not None or getattr(options, "yes", False)
-    return not elsewhere and getattr(options, "output", "text") == "text" and stdio.person_present()
+    elsewhere = getattr(options, "ask", None) is not None or getattr(
+        options, "yes", False
+    )
+    return (
+        not elsewhere
+        and getattr(options, "output", "text") == "text"
+        and stdio.person_present()
+    )
 
 
 def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
@@ -264,7 +278,9 @@ def _dispatch(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
 
 def _is_first(options: argparse.Namespace, setup: Setup, terms: Terms) -> bool:
     """Whether a person begins to chat in a new home, with nothing to answer but the tiny model."""
-    known = options.ephemeral or setup.has_store() or not setup.agents(terms).is_demo()
+    known = (
+        options.ephemeral or setup.has_store() or not setup.agents(terms).is_demo()
+    )
     return not known and stdio.person_present()
 
 
@@ -279,21 +295,29 @@ def _first_start(options: argparse.Namespace, setup: Setup, terms: Terms) -> int
     return _loop(_with_service(options, setup, terms))
 
 
-async def _look(options: argparse.Namespace, config: Config, where: Place, views: Views) -> int:
+async def _look(
+    options: argparse.Namespace, config: Config, where: Place, views: Views
+) -> int:
     """What people wait for most often: nothing is run, so nothing that runs need be loaded."""
     try:
         if options.verb == "sessions":
             return await _sessions(options, views, str(where.folder or ""))
         loaded, shown = await views.shown(await views.resolve(options.id))
         model = "" if loaded.state.context is None else loaded.state.context.model
-        return output.transcript(loaded, shown, config.context_max(model), options.json, where.home)
+        return output.transcript(
+            loaded, shown, config.context_max(model), options.json, where.home
+        )
     except UnknownSession as error:
         return await _unknown(error, views)
 
 
 async def _unknown(error: UnknownSession, views: Views) -> int:
     near = await views.like(error.session)
-    hint = f"did you mean {', '.join(near)}?" if near else "steno sessions lists those there are"
+    hint = (
+        f"did you mean {', '.join(near)}?"
+        if near
+        else "steno sessions lists those there are"
+    )
     complain(f"{error}; {hint}")
     return USAGE
 
@@ -305,7 +329,9 @@ async def _verify(options: argparse.Namespace, service: Service) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _opened(setup: Setup, heard: bool, only_reads: bool) -> AsyncIterator[Program]:
+async def _opened(
+    setup: Setup, heard: bool, only_reads: bool
+) -> AsyncIterator[Program]:
     """An open store. A large one that was not closed in order can take a while, which is said."""
     with waiting("opening the store") as opened:
         async with setup.open(heard, only_reads=only_reads) as program:
@@ -313,17 +339,23 @@ async def _opened(setup: Setup, heard: bool, only_reads: bool) -> AsyncIterator[
             yield program
 
 
-async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms) -> int:
+async def _with_service(
+    options: argparse.Namespace, setup: Setup, terms: Terms
+) -> int:
     visits = options.verb in VISITING
     platform = "chat" if options.verb is None else "cli"
     heard = visits or options.verb == "delete"
     async with _opened(setup, heard, options.verb in READING) as program:
         # on the screen, model and runtime are each session's own; what the command asks for is
         # what it begins with
-        own = replace(terms, model=None, runtime=None) if _on_screen(options) else terms
+        own = (
+            replace(terms, model=None, runtime=None) if _on_screen(options) else terms
+        )
         wiring, service = program.agents(own), program.service(platform, own)
         for rule in wiring.idle_rules(terms.allowed) if terms.allowed else ():
-            note(f"[--allow {rule}: there is no such tool, so nothing follows from it]")
+            note(
+                f"[--allow {rule}: there is no such tool, so nothing follows from it]"
+            )
         try:
             if options.verb in AROUND:
                 return await _around(options, setup, program, wiring, service)
@@ -338,14 +370,20 @@ async def _with_service(options: argparse.Namespace, setup: Setup, terms: Terms)
 
             async with beside(wiring, service), visiting(service, about, stays):
                 if _on_screen(options):
-                    return await _chat(options, program.agents(terms), wiring, service)
+                    return await _chat(
+                        options, program.agents(terms), wiring, service
+                    )
                 return await _act(options, wiring, service)
         except UnknownSession as error:
             return await _unknown(error, service.views)
 
 
 async def _around(
-    options: argparse.Namespace, setup: Setup, program: Program, wiring: "Agents", service: Service
+    options: argparse.Namespace,
+    setup: Setup,
+    program: Program,
+    wiring: "Agents",
+    service: Service,
 ) -> int:
     """The store as a whole."""
     from steno.cli.keeping import upkeep
@@ -363,7 +401,9 @@ async def _around(
             return await usage.usage(options, wiring, service)
 
 
-async def _act(options: argparse.Namespace, wiring: "Agents", service: Service) -> int:
+async def _act(
+    options: argparse.Namespace, wiring: "Agents", service: Service
+) -> int:
     match options.verb:
         case None:
             from steno.cli import chat
@@ -380,7 +420,9 @@ async def _act(options: argparse.Namespace, wiring: "Agents", service: Service) 
         case "approvals":
             return output.approvals(await service.approvals.pending(), options.json)
         case "deliveries":
-            return output.deliveries(await service.deliveries.listed(options.limit), options.json)
+            return output.deliveries(
+                await service.deliveries.listed(options.limit), options.json
+            )
         case "delete":
             from steno.cli import editing
 
@@ -405,10 +447,14 @@ async def _act(options: argparse.Namespace, wiring: "Agents", service: Service) 
             return await transfer.export_all(options, service)
         case "export" if options.id is None:
             raise Misused("which session? steno export ID, or --all with a folder")
-    return await _act_on(options, wiring, service, await service.views.resolve(options.id))
+    return await _act_on(
+        options, wiring, service, await service.views.resolve(options.id)
+    )
 
 
-async def _act_on(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
+async def _act_on(
+    options: argparse.Namespace, wiring: "Agents", service: Service, id: str
+) -> int:
     """The commands that are about one session."""
     match options.verb:
         case "export":
@@ -430,7 +476,9 @@ async def _act_on(options: argparse.Namespace, wiring: "Agents", service: Servic
         case "interrupt":
             turn = await service.turns.interrupt(id)
             summary = turn is None and await service.turns.interrupt_helper(id)
-            said = "no turn is running" if turn is None else f"asked turn {turn} to stop"
+            said = (
+                "no turn is running" if turn is None else f"asked turn {turn} to stop"
+            )
             if summary:
                 said = "asked the summary that is being made to stop"
             tell(options, said, session=id, turn=turn, summary=summary)
@@ -471,7 +519,9 @@ async def _chat(
         await mind_folder(options, service, session)
     if first_frame.before() is not None:
         first_frame.ask()
-    from steno.tui.launch import run as run_full_screen  # takes longer than a terminal to answer
+    from steno.tui.launch import (
+        run as run_full_screen,
+    )  # takes longer than a terminal to answer
 
     beginning = replace(
         asked.beginning(session),
@@ -487,13 +537,21 @@ async def _chat(
     return last.status
 
 
-async def _run(options: argparse.Namespace, wiring: "Agents", service: Service) -> int:
+async def _run(
+    options: argparse.Namespace, wiring: "Agents", service: Service
+) -> int:
     from steno.cli.signals import taking_in
 
     wiring.check()  # a model that cannot be used is refused before anything is stored
-    session = None if options.session is None else await service.views.resolve(options.session)
+    session = (
+        None
+        if options.session is None
+        else await service.views.resolve(options.session)
+    )
     if options.steer and session is None and options.key is None:
-        raise Misused("--steer needs --session or --key, to say which turn; nothing was stored")
+        raise Misused(
+            "--steer needs --session or --key, to say which turn; nothing was stored"
+        )
     mode: Literal["queue", "steer"] = "steer" if options.steer else "queue"
     if session is not None:
         await mind_folder(options, service, session)
@@ -518,7 +576,9 @@ async def _run(options: argparse.Namespace, wiring: "Agents", service: Service) 
         return LEFT
     if service.ephemeral:
         note(f"[{wording.EPHEMERAL}]")
-    if wiring.is_demo() and wiring.is_demo((await service.views.load(admitted.session)).context):
+    if wiring.is_demo() and wiring.is_demo(
+        (await service.views.load(admitted.session)).context
+    ):
         note(DEMO)
     if options.detach:
         from steno.cli import background
@@ -533,7 +593,11 @@ def _attached(options: argparse.Namespace) -> "list[Attachment]":
     from steno.service.attachments import attachment, read_attachment
 
     files = [read_attachment(Path(file)) for file in options.attach]
-    return [*files, attachment("standard input", options.piped)] if options.piped else files
+    return (
+        [*files, attachment("standard input", options.piped)]
+        if options.piped
+        else files
+    )
 
 
 async def mind_folder(options: argparse.Namespace, service: Service, id: str) -> None:
@@ -543,9 +607,13 @@ async def mind_folder(options: argparse.Namespace, service: Service, id: str) ->
         return
     if options.here:
         await service.edits.move(id, service.folder)
-        note(f"[the session belonged to {folder}, and belongs to {service.folder} from now on]")
+        note(
+            f"[the session belonged to {folder}, and belongs to {service.folder} from now on]"
+        )
     else:
-        note(f"[the session belongs to {folder}: its tools work there. --here moves it here]")
+        note(
+            f"[the session belongs to {folder}: its tools work there. --here moves it here]"
+        )
 
 
 def _debts(wiring: "Agents", names: list[str]) -> "tuple[DeliveryOwed, ...]":
@@ -558,7 +626,10 @@ def _debts(wiring: "Agents", names: list[str]) -> "tuple[DeliveryOwed, ...]":
 
 
 async def _answer(
-    options: argparse.Namespace, wiring: "Agents", service: Service, admitted: Admitted
+    options: argparse.Namespace,
+    wiring: "Agents",
+    service: Service,
+    admitted: Admitted,
 ) -> int:
     if not admitted.first and not await service.turns.is_answered(admitted):
         await service.visits.attend(admitted.session)
@@ -567,10 +638,14 @@ async def _answer(
 
     with Leaving(service, admitted.session, admitted.seq) as leaving:
         events = service.turns.answer(admitted, leaving.event)
-        return await carry_out(_front(options, wiring, service), admitted.session, events, leaving)
+        return await carry_out(
+            _front(options, wiring, service), admitted.session, events, leaving
+        )
 
 
-async def _resume(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
+async def _resume(
+    options: argparse.Namespace, wiring: "Agents", service: Service, id: str
+) -> int:
     wiring.check()
     await mind_folder(options, service, id)
     if options.mode is not None:
@@ -581,7 +656,9 @@ async def _resume(options: argparse.Namespace, wiring: "Agents", service: Servic
         if state.turn is not None:
             return await _carry_on(options, wiring, service, id, state.turn.seq)
         if state.pending and (state.cut_off is None or not state.cut_off.waits()):
-            return await _answer_pending(options, wiring, service, id, sorted(state.pending))
+            return await _answer_pending(
+                options, wiring, service, id, sorted(state.pending)
+            )
     from steno.cli.signals import Leaving
     from steno.cli.turns import carry_out
 
@@ -595,7 +672,11 @@ async def _resume(options: argparse.Namespace, wiring: "Agents", service: Servic
 
 
 async def _carry_on(
-    options: argparse.Namespace, wiring: "Agents", service: Service, id: str, turn: int
+    options: argparse.Namespace,
+    wiring: "Agents",
+    service: Service,
+    id: str,
+    turn: int,
 ) -> int:
     """Go on with a turn that waits for approval, if it is decided or can be decided here."""
     if (
@@ -621,7 +702,11 @@ async def _carry_on(
 
 
 async def _answer_pending(
-    options: argparse.Namespace, wiring: "Agents", service: Service, id: str, inputs: list[int]
+    options: argparse.Namespace,
+    wiring: "Agents",
+    service: Service,
+    id: str,
+    inputs: list[int],
 ) -> int:
     """Run what waits, the oldest first; the status of the last one that was run."""
     status = DONE
@@ -632,7 +717,9 @@ async def _answer_pending(
     return status
 
 
-async def _follow(options: argparse.Namespace, wiring: "Agents", service: Service, id: str) -> int:
+async def _follow(
+    options: argparse.Namespace, wiring: "Agents", service: Service, id: str
+) -> int:
     from steno.cli.signals import Leaving
     from steno.cli.turns import Front, carry_out
 
@@ -643,7 +730,9 @@ async def _follow(options: argparse.Namespace, wiring: "Agents", service: Servic
         )
 
 
-def _front(options: argparse.Namespace, wiring: "Agents", service: Service) -> "Front":
+def _front(
+    options: argparse.Namespace, wiring: "Agents", service: Service
+) -> "Front":
     from steno.cli.turns import Front
 
     return Front(service, wiring, options.output, asks=_asks_here(options))

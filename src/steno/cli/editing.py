@@ -94,7 +94,9 @@ async def _undo_files(options: argparse.Namespace, service: Service, id: str) ->
         tell(options, "", session=id, turn=turn, withdraw=talk, **paths)
         return FAILED if done.left else DONE
     if talk is not None:
-        show(f"turn {turn} is out of the model's view; steno undo {id} --withdraw {talk}")
+        show(
+            f"turn {turn} is out of the model's view; steno undo {id} --withdraw {talk}"
+        )
     for path in done.files:
         show(f"put back {path}")
     for path in done.left:
@@ -135,7 +137,14 @@ async def _hide(options: argparse.Namespace, service: Service, id: str) -> None:
             f"message {options.seq} is {already}out of the model's view; people still see it; "
             f"steno hide {id} {options.seq} --show puts it back"
         )
-    tell(options, said, session=id, seq=options.seq, hidden=not options.show, changed=changed)
+    tell(
+        options,
+        said,
+        session=id,
+        seq=options.seq,
+        hidden=not options.show,
+        changed=changed,
+    )
 
 
 async def _redact(options: argparse.Namespace, service: Service, id: str) -> int:
@@ -151,15 +160,24 @@ async def _redact(options: argparse.Namespace, service: Service, id: str) -> int
         session=id,
         seq=options.seq,
         removed=what,
-        copies=[{"session": copy.session, "seq": copy.seq} for copy in redaction.copies],
+        copies=[
+            {"session": copy.session, "seq": copy.seq} for copy in redaction.copies
+        ],
         helpers=list(redaction.helpers),
-        threads=[{"runtime": runtime, "thread": thread} for runtime, thread in redaction.threads],
+        threads=[
+            {"runtime": runtime, "thread": thread}
+            for runtime, thread in redaction.threads
+        ],
     )
     for copy in redaction.copies:
         how = f"steno redact {copy.session} {copy.seq} removes that"
-        complain(f"what is stored at {copy.seq} of session {copy.session} may repeat it: {how}")
+        complain(
+            f"what is stored at {copy.seq} of session {copy.session} may repeat it: {how}"
+        )
     for helper in redaction.helpers:
-        complain(f"the helper in session {helper} was given it, or gave it: steno show {helper}")
+        complain(
+            f"the helper in session {helper} was given it, or gave it: steno show {helper}"
+        )
     for runtime, thread in redaction.threads:
         complain(
             f"{runtime} may have it in files of its own: {runtime} delete {thread} removes that "
@@ -176,17 +194,30 @@ async def _compact(options: argparse.Namespace, service: Service, id: str) -> in
     if options.json:
         before, after = (None, None) if tokens is None else tokens
         outcome = {"outcome": came.outcome, "detail": came.detail}
-        tell(options, "", session=id, **outcome, tokens_before=before, tokens_after=after)
+        tell(
+            options,
+            "",
+            session=id,
+            **outcome,
+            tokens_before=before,
+            tokens_after=after,
+        )
         return FAILED if came.outcome in ("failed", "stopped") else DONE
     match came.outcome:
         case "done":
             stands = "a summary stands for the older part"
-            show(came.detail if tokens is None else f"{stands}: {about} before, {tokens[1]} after")
+            show(
+                came.detail
+                if tokens is None
+                else f"{stands}: {about} before, {tokens[1]} after"
+            )
         case "nothing":
             show("; ".join(filter(None, (came.detail, about, "nothing was changed"))))
         case "failed" | "stopped":
             kept = "the session is as it was" + (f", with {about}" if about else "")
-            complain(f"no summary was made: {came.detail or 'no reason was given'}; {kept}")
+            complain(
+                f"no summary was made: {came.detail or 'no reason was given'}; {kept}"
+            )
             return FAILED
     return DONE
 
@@ -231,7 +262,9 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     days = usual if options.days is None else options.days
     said: Literal["allow", "deny"] = "allow" if allow else "deny"
     reason = "" if allow else options.reason.strip()
-    first = await service.approvals.decide(id, one.seq, said, reason, rules, days=days)
+    first = await service.approvals.decide(
+        id, one.seq, said, reason, rules, days=days
+    )
     if not first:
         complain(f"{one.tool} at {one.seq} was decided already; that decision stands")
         return FAILED
@@ -240,7 +273,9 @@ async def decide(options: argparse.Namespace, service: Service, id: str) -> int:
     done = f"{'approved' if allow else 'denied'} {one.tool} at {one.seq}"
     if rules:
         for_long = f" for {days} days" if days else ""
-        done += f", and always {', '.join(map(repr, rules))} in this session{for_long}"
+        done += (
+            f", and always {', '.join(map(repr, rules))} in this session{for_long}"
+        )
     if owner is not None:
         done += "; the turn goes on by itself"
     elif waiting:
@@ -270,7 +305,9 @@ async def rules(options: argparse.Namespace, service: Service, id: str) -> int:
         (options.deny, "deny"),
     )
     await service.approvals.set_rules(
-        id, {rule: verdict for rules, verdict in said for rule in rules}, options.days or 0
+        id,
+        {rule: verdict for rules, verdict in said for rule in rules},
+        options.days or 0,
     )
     found = await service.approvals.rules(id)
     if options.json:

@@ -39,9 +39,15 @@ def token(options: argparse.Namespace, setup: Setup) -> int:
     try:
         if options.what == "revoke":
             tokens.revoke(options.name)
-            show(f"Token {options.name} is revoked. Its open streams end within a second.")
+            show(
+                f"Token {options.name} is revoked. Its open streams end within a second."
+            )
         else:
-            show(tokens.add(options.name, options.scope, options.session, options.expires))
+            show(
+                tokens.add(
+                    options.name, options.scope, options.session, options.expires
+                )
+            )
     except TokenError as error:
         raise Misused(str(error)) from error
     return DONE
@@ -68,7 +74,9 @@ def _answers(address: str) -> bool:
     if not found.hostname or not found.port:
         return False
     try:
-        with socket.create_connection((found.hostname, found.port), timeout=CONNECT_S):
+        with socket.create_connection(
+            (found.hostname, found.port), timeout=CONNECT_S
+        ):
             return True
     except OSError:
         return False
@@ -89,7 +97,11 @@ def _list(tokens: Tokens, as_json: bool) -> int:
         show("No tokens. Add one with: steno gateway token add NAME --scope write")
     for one in found:
         only = f"  session {one.session}" if one.session else ""
-        ends = "" if one.expires_ms is None else f"  until {_time(one.expires_ms):%Y-%m-%d %H:%M}"
+        ends = (
+            ""
+            if one.expires_ms is None
+            else f"  until {_time(one.expires_ms):%Y-%m-%d %H:%M}"
+        )
         over = "  EXPIRED" if tokens.is_over(one) else ""
         made = f"{_time(one.created_ms):%Y-%m-%d %H:%M}"
         show(f"{one.name:<20}  {one.scope:<8}  {made}{only}{ends}{over}")

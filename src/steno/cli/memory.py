@@ -38,7 +38,9 @@ async def distill(options: argparse.Namespace, service: Service, id: str) -> int
         for line in filter(None, (came.made.title, came.made.summary)):
             show(line)
         for item in came.made.items:
-            show(f"  {item.kind}: {item.text} ({', '.join(f'#{seq}' for seq in item.seqs)})")
+            show(
+                f"  {item.kind}: {item.text} ({', '.join(f'#{seq}' for seq in item.seqs)})"
+            )
     else:
         note(f"[{came.outcome}: {came.detail}]")
     return FAILED if came.outcome == "failed" else DONE
@@ -57,7 +59,10 @@ def _distillation(id: str, came: Distillation) -> dict[str, object]:
         "summary": "" if made is None else made.summary,
         "items": []
         if made is None
-        else [{"kind": item.kind, "text": item.text, "seqs": item.seqs} for item in made.items],
+        else [
+            {"kind": item.kind, "text": item.text, "seqs": item.seqs}
+            for item in made.items
+        ],
     }
 
 
@@ -82,18 +87,33 @@ async def _of_session(options: argparse.Namespace, service: Service) -> int:
     id = await service.views.resolve(options.session)
     found = await service.memories.of(id)
     context = (await service.views.state(id)).context
-    told = () if context is None else tuple(zip(context.recalled, context.memories, strict=False))
+    told = (
+        ()
+        if context is None
+        else tuple(zip(context.recalled, context.memories, strict=False))
+    )
     if options.json:
         told_json = [
-            {"name": name_of(at), "session": at.session, "text": text} for at, text in told
+            {"name": name_of(at), "session": at.session, "text": text}
+            for at, text in told
         ]
-        show(to_json({"session": id, "items": [_item(one) for one in found], "told": told_json}))
+        show(
+            to_json(
+                {
+                    "session": id,
+                    "items": [_item(one) for one in found],
+                    "told": told_json,
+                }
+            )
+        )
         return DONE
     _list(found)
     for at, text in told:
         show(f"told: {text}  ({name_of(at)})")
     if not found and not told:
-        show("nothing is remembered of this session, and it was told nothing of others")
+        show(
+            "nothing is remembered of this session, and it was told nothing of others"
+        )
     return DONE
 
 
@@ -126,14 +146,20 @@ async def _remove(options: argparse.Namespace, service: Service) -> int:
     places = [item_named(name) for name in options.names]
     for at in places:
         gone = await service.memories.remove(at)
-        show(f"{name_of(at)} is forgotten" if gone else f"{name_of(at)} was forgotten before")
+        show(
+            f"{name_of(at)} is forgotten"
+            if gone
+            else f"{name_of(at)} was forgotten before"
+        )
     return DONE
 
 
 # --- in the background ----------------------------------------------------------------------------
 
 
-async def remember(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
+async def remember(
+    options: argparse.Namespace, wiring: Agents, service: Service
+) -> int:
     """Distil what is due, one session after the other, each once it rests. A process that made
     another session due meanwhile found the lock taken, so look again after the lock is free."""
     leaving = asyncio.Event()
@@ -190,7 +216,9 @@ async def _pause(leaving: asyncio.Event, pause_s: float) -> None:
         await asyncio.wait_for(leaving.wait(), pause_s)
 
 
-async def _distil_due(wiring: Agents, service: Service, id: str, leaving: asyncio.Event) -> None:
+async def _distil_due(
+    wiring: Agents, service: Service, id: str, leaving: asyncio.Event
+) -> None:
     try:
         await service.memories.distil(id, leaving, if_due=True)
     except SessionBusy:

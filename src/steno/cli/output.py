@@ -179,15 +179,21 @@ class TextPrinter:
                 if self._broke_off:
                     self._say("the answer broke off")
                 elif sealed.ended == "length":
-                    self._say("the answer was cut at the length limit; what there is of it is kept")
+                    self._say(
+                        "the answer was cut at the length limit; what there is of it is kept"
+                    )
                 elif not (text_of(sealed.parts) or calls_in(sealed) or items):
                     self._say("the model answered without a word")
             case StepLost(cause=cause, detail=detail):
                 if cause != "stopped":
-                    self._say(wording.lost(cause, detail, self._provider_of(self._model)))
+                    self._say(
+                        wording.lost(cause, detail, self._provider_of(self._model))
+                    )
             case ContextSet(instead_of=own, model=model):
                 if own:
-                    self._say(f"{model} answers the rest of this turn instead of {own}")
+                    self._say(
+                        f"{model} answers the rest of this turn instead of {own}"
+                    )
             case PlanUpdated() as plan:
                 self._say(f"plan: {_short('; '.join(plan.lines()))}")
             case ToolStarted() as started:
@@ -195,9 +201,17 @@ class TextPrinter:
             case ToolSettled() as settled:
                 said = text_of(outcome_text(settled.outcome))
                 self._say(f"{type(settled.outcome).__name__.lower()}: {_short(said)}")
-            case InputFact() | TurnStarted() | TurnEnded() | InterruptAsked() | UsageReported():
+            case (
+                InputFact()
+                | TurnStarted()
+                | TurnEnded()
+                | InterruptAsked()
+                | UsageReported()
+            ):
                 pass
-            case OutputLate() | ApprovalFact() | GoalSet() | HelperFact() | EditFact():
+            case (
+                OutputLate() | ApprovalFact() | GoalSet() | HelperFact() | EditFact()
+            ):
                 pass
             case FolderSet() | FileFact():
                 pass
@@ -214,7 +228,9 @@ class TextPrinter:
             self._line_open = False
         if ending.outcome != "done":
             self._say(
-                wording.ending(ending, self._session, self._model, self._provider_of(self._model))
+                wording.ending(
+                    ending, self._session, self._model, self._provider_of(self._model)
+                )
             )
 
     def called(self, call: str) -> str:
@@ -228,7 +244,11 @@ class TextPrinter:
 
 def _short(text: str) -> str:
     line = " ".join(text[: ARGUMENTS_SHOWN_MAX * 10].split())
-    return line if len(line) <= ARGUMENTS_SHOWN_MAX else line[: ARGUMENTS_SHOWN_MAX - 1] + "…"
+    return (
+        line
+        if len(line) <= ARGUMENTS_SHOWN_MAX
+        else line[: ARGUMENTS_SHOWN_MAX - 1] + "…"
+    )
 
 
 # --- views of sessions ----------------------------------------------------------------------------
@@ -241,7 +261,9 @@ def sessions(found: list[Summary], as_json: bool, tree: bool) -> int:
     if not found:
         show('no sessions yet; steno run "hello" makes one')
     elif sys.stdout.isatty() and not tree:
-        show(f"{'SESSION':13}  {'LAST':16}  {'MSGS':>5}  {'TOKENS':>6}  {'STATE':11}  TITLE")
+        show(
+            f"{'SESSION':13}  {'LAST':16}  {'MSGS':>5}  {'TOKENS':>6}  {'STATE':11}  TITLE"
+        )
     for one, depth in _as_tree(found) if tree else ((one, 0) for one in found):
         row = one.listed.row
         state = (
@@ -273,14 +295,20 @@ def _as_tree(found: list[Summary]) -> list[tuple[Summary, int]]:
     forks: dict[str | None, list[Summary]] = {}
     for one in found:
         origin = one.listed.row.forked_from
-        parent = origin.session if origin is not None and origin.session in listed else None
+        parent = (
+            origin.session
+            if origin is not None and origin.session in listed
+            else None
+        )
         forks.setdefault(parent, []).append(one)
     waiting = [(one, 0) for one in reversed(forks.get(None, []))]
     placed: list[tuple[Summary, int]] = []
     while waiting:
         one, depth = waiting.pop()
         placed.append((one, depth))
-        waiting += [(fork, depth + 1) for fork in reversed(forks.get(one.listed.id, []))]
+        waiting += [
+            (fork, depth + 1) for fork in reversed(forks.get(one.listed.id, []))
+        ]
     return placed
 
 
@@ -289,17 +317,23 @@ def deliveries(found: "list[Delivery]", as_json: bool) -> int:
         show(to_json([to_builtins(one) for one in found]))
         return 0
     if not found:
-        show("nothing is owed to a channel; steno run PROMPT --deliver NAME owes it the answer")
+        show(
+            "nothing is owed to a channel; steno run PROMPT --deliver NAME owes it the answer"
+        )
     for one in found:
         tries = "" if one.tries is None else f"  tried {one.tries} times"
         why = f"  {one.cause}" if one.cause else ""
         where = f"{one.channel} ({one.address})"
-        show(f"{one.session} {one.input}  {when(one.at_ms)}  {one.state:<9}  {where}{tries}{why}")
+        show(
+            f"{one.session} {one.input}  {when(one.at_ms)}  {one.state:<9}  {where}{tries}{why}"
+        )
     return 0
 
 
 def when(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+    return (
+        datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+    )
 
 
 def _short_count(count: int | None) -> str:
@@ -309,7 +343,9 @@ def _short_count(count: int | None) -> str:
     return str(count) if count < 10_000 else f"{count / 1000:.0f}k"
 
 
-def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, home: Path) -> int:
+def transcript(
+    loaded: Loaded, shown: Shown, context_max: int, as_json: bool, home: Path
+) -> int:
     """`context_max` is what the model takes; 0 if that is not known."""
     seen, undone = shown.transcript, shown.turns.undone()
     if as_json:
@@ -325,11 +361,17 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, ho
         mark = "" if message.state == "complete" else f" ({message.state})"
         mark += " (hidden)" if message.hidden else ""
         mark += " (undone)" if message.turn in undone else ""
-        mark += f" ({model})" if (model := shown.asked.get(message.seq, own)) != own else ""
+        mark += (
+            f" ({model})"
+            if (model := shown.asked.get(message.seq, own)) != own
+            else ""
+        )
         show("")
         head(f"#{message.seq} {message.role}{mark}")
         for part in message.attachments:
-            show(f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)")
+            show(
+                f"  + {part.name or part.media_type} ({part.media_type}, {part.size} bytes)"
+            )
         if message.role == "assistant":
             markdown(message.text, home)
         else:
@@ -344,7 +386,14 @@ def transcript(loaded: Loaded, shown: Shown, context_max: int, as_json: bool, ho
                 f"({why})"
             )
     if seen.plan is not None:
-        show("\n".join((f"\n{seen.plan.title()}", *(f"  {line}" for line in seen.plan.lines()))))
+        show(
+            "\n".join(
+                (
+                    f"\n{seen.plan.title()}",
+                    *(f"  {line}" for line in seen.plan.lines()),
+                )
+            )
+        )
     if loaded.waits():
         show("\nthe last turn waits for approval")
         for one in waiting_approvals(loaded, shown):
@@ -377,7 +426,9 @@ def _spent(shown: Shown, context_max: int) -> str:
     )
     usage = shown.usage
     known = [
-        f"{n} {word}" for n, word in ((usage.input, "in"), (usage.output, "out")) if n is not None
+        f"{n} {word}"
+        for n, word in ((usage.input, "in"), (usage.output, "out"))
+        if n is not None
     ]
     used = ", ".join(known) if known else "unknown"
     gaps = f", {usage.unreported} without a count" if usage.unreported else ""
@@ -389,12 +440,18 @@ def _spent(shown: Shown, context_max: int) -> str:
 
 def approvals(waiting: list[Approval], as_json: bool) -> int:
     if as_json:
-        show(to_json([{"session": one.session} | approval_object(one) for one in waiting]))
+        show(
+            to_json(
+                [{"session": one.session} | approval_object(one) for one in waiting]
+            )
+        )
         return 0
     if not waiting:
         show("nothing waits for approval")
     for one in waiting:
-        show(f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {one.in_a_line()}")
+        show(
+            f"{one.session}  #{one.seq}  since {when(one.since_ms)}  {one.in_a_line()}"
+        )
     if waiting:
         show(
             f"\nsteno approve {waiting[0].session} {waiting[0].seq} lets the first run; steno "
@@ -406,18 +463,26 @@ def approvals(waiting: list[Approval], as_json: bool) -> int:
 def workers(found: "Sequence[Worker]", as_json: bool) -> int:
     for one in found:
         if as_json:
-            show(to_json({name: getattr(one, name) for name in one.__struct_fields__}))
+            show(
+                to_json({name: getattr(one, name) for name in one.__struct_fields__})
+            )
             continue
         state = "dead" if one.dead else f"beat {one.beat_s:.1f} s ago"
         role = f"{one.role}, " if one.role else ""
-        show(f"{one.owner}  {role}{state}, runs {one.sessions}, open for {one.since_s:.0f} s")
+        show(
+            f"{one.owner}  {role}{state}, runs {one.sessions}, open for {one.since_s:.0f} s"
+        )
     return 0
 
 
 def report(found: Report, as_json: bool) -> int:
     if as_json:
         damage = [{"where": one.where, "what": one.what} for one in found.damage]
-        show(to_json({"sessions": found.sessions, "facts": found.facts, "damage": damage}))
+        show(
+            to_json(
+                {"sessions": found.sessions, "facts": found.facts, "damage": damage}
+            )
+        )
     else:
         show(
             f"{found.sessions} sessions, {found.facts} facts: "

@@ -47,10 +47,14 @@ async def _invite(options: argparse.Namespace, setup: Setup, chats: Chats) -> in
         raise Misused(f"there is no chat {options.invite!r} in {setup.where.config}")
     _, channel = make(options.invite, config, setup.where)
     session = await chats.account(channel.account)
-    code, given = new_code(int(time.time() * 1_000), rank="owner" if options.owner else "person")
+    code, given = new_code(
+        int(time.time() * 1_000), rank="owner" if options.owner else "person"
+    )
     await chats.note(session, [given])
     show(code)
-    note("Who sends this code in a direct chat first is let in. It is good for an hour.")
+    note(
+        "Who sends this code in a direct chat first is let in. It is good for an hour."
+    )
     return DONE
 
 
@@ -104,11 +108,17 @@ async def _list(chats: Chats, as_json: bool) -> int:
         show(to_json(told))
         return DONE
     for row in told["people"]:
-        show(f"{row['account']:<24} {row['person']:<16} {row['rank']:<7} {row['name']}")
+        show(
+            f"{row['account']:<24} {row['person']:<16} {row['rank']:<7} {row['name']}"
+        )
     for row in told["codes"]:
-        show(f"{row['account']:<24} {row['person']:<16} waits   {row['name']} (pair CODE)")
+        show(
+            f"{row['account']:<24} {row['person']:<16} waits   {row['name']} (pair CODE)"
+        )
     for row in told["refused"]:
-        show(f"{row['account']:<24} {row['person']:<16} refused {row['name']} ({row['why']})")
+        show(
+            f"{row['account']:<24} {row['person']:<16} refused {row['name']} ({row['why']})"
+        )
     if not any(told.values()):
         show("No person is paired, and none has asked.")
     return DONE

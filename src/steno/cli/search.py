@@ -22,7 +22,12 @@ _FILL_S = 0.3
 """How long the index is filled after an answer, where nothing else fills it."""
 _SLOW_MS = 300.0
 """A search that took longer is told of an index that is not whole."""
-_SPEAKERS = {"user": "you", "call": "tool call", "distillate": "kept", "item": "kept item"}
+_SPEAKERS = {
+    "user": "you",
+    "call": "tool call",
+    "distillate": "kept",
+    "item": "kept item",
+}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -51,7 +56,9 @@ async def search(options: argparse.Namespace, service: Service) -> int:
     return _open(picked)
 
 
-async def _shown(service: Service, wanted: Wanted, json: bool) -> tuple[list[Hit], Found]:
+async def _shown(
+    service: Service, wanted: Wanted, json: bool
+) -> tuple[list[Hit], Found]:
     """Print the answer; on a terminal, what a long search finds as it comes, and the rest of the
     best at its end. The hits in the order in which they were printed."""
     terminal = sys.stdout.isatty()
@@ -74,7 +81,15 @@ def _key(hit: Hit, wanted: Wanted) -> tuple[str, int]:
 
 def _open(hit: Hit) -> int:
     """Become the chat of a session, at the message that was found."""
-    words = [sys.executable, "-m", "steno", "--resume", hit.session, "--at", str(hit.seq)]
+    words = [
+        sys.executable,
+        "-m",
+        "steno",
+        "--resume",
+        hit.session,
+        "--at",
+        str(hit.seq),
+    ]
     os.execv(sys.executable, words)  # noqa: S606 - our own program
 
 
@@ -114,15 +129,21 @@ def _closing(found: Found, shown: int) -> str:
         said = [f"{shown} of {many} matches in {_many(found.sessions, 'session')}"]
     left = found.left_out
     if left.same_session:
-        said.append(f"{left.same_session} more in the same sessions: --all shows them")
+        said.append(
+            f"{left.same_session} more in the same sessions: --all shows them"
+        )
     if left.hidden:
         said.append(f"{_many(left.hidden, 'hidden message')} left out")
     if left.damaged:
-        said.append(f"{_many(left.damaged, 'damaged message')} could not be read: steno verify")
+        said.append(
+            f"{_many(left.damaged, 'damaged message')} could not be read: steno verify"
+        )
     if left.unscanned:
         said.append("time was over before everything was read")
     if found.indexed < 0.9 and found.took_ms > _SLOW_MS:
-        said.append(f"index {found.indexed:.0%} built: steno search --build makes this faster")
+        said.append(
+            f"index {found.indexed:.0%} built: steno search --build makes this faster"
+        )
     said += found.notes
     if found.next is not None:
         said.append(f"--before {found.next} shows more")
@@ -154,7 +175,9 @@ async def _build(service: Service) -> int:
             progress.at(built.covered, built.marks)
 
         try:
-            built = await asyncio.to_thread(service.searches.index.build, tell, stop.is_set)
+            built = await asyncio.to_thread(
+                service.searches.index.build, tell, stop.is_set
+            )
         except asyncio.CancelledError:
             stop.set()
             raise

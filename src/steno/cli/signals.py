@@ -29,7 +29,9 @@ UNTAKEN = (
 
 
 @contextlib.asynccontextmanager
-async def visiting(service: Service, about: str = "", stays: bool = False) -> AsyncIterator[None]:
+async def visiting(
+    service: Service, about: str = "", stays: bool = False
+) -> AsyncIterator[None]:
     """While entered, sessions are opened, and what dead processes left is looked after, but for
     what the session `about` owes: its turn is about to go on. At the end they are let go, and what
     they owe is delivered: in a moment, or if no caller waits for us (`stays`) as long as that is
@@ -74,7 +76,11 @@ class Leaving:
     `event` is set when it is time to let go."""
 
     def __init__(
-        self, service: Service, session: str, input: Seq | None = None, watching: bool = False
+        self,
+        service: Service,
+        session: str,
+        input: Seq | None = None,
+        watching: bool = False,
     ) -> None:
         self.event = asyncio.Event()
         self.signal: signal.Signals | None = None
@@ -93,11 +99,16 @@ class Leaving:
 
     def __enter__(self) -> "Leaving":
         actions = {number: partial(self._leave, number) for number in REASONS}
-        self._heeding.enter_context(heeding(actions | {signal.SIGINT: self._interrupt}))
+        self._heeding.enter_context(
+            heeding(actions | {signal.SIGINT: self._interrupt})
+        )
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         self._heeding.close()
 
@@ -121,7 +132,9 @@ class Leaving:
             return
         self.interrupted_s = now_s
         self._service.visits.reason = self.stopping
-        note(f"{'' if end_question() else chr(10)}stopping; Ctrl-C again leaves at once")
+        note(
+            f"{'' if end_question() else chr(10)}stopping; Ctrl-C again leaves at once"
+        )
         self._tasks.add(asyncio.create_task(self._stop()))
 
     async def _stop(self) -> None:
@@ -130,6 +143,8 @@ class Leaving:
         stopped = None
         if self._input is not None or self.turn is not None:
             with contextlib.suppress(StoreError):
-                stopped = await self._service.turns.interrupt(self._session, self._input, self.turn)
+                stopped = await self._service.turns.interrupt(
+                    self._session, self._input, self.turn
+                )
         if stopped is None:
             self.event.set()

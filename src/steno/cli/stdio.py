@@ -76,7 +76,9 @@ def show(text: str, end: str = "\n") -> None:
 def tell(options: argparse.Namespace, text: str, **done: object) -> None:
     """Say what was done: in words, or as an object for a program."""
     if options.json:
-        from steno.service.objects import to_json  # loads facts, and so behind the parser
+        from steno.service.objects import (
+            to_json,
+        )  # loads facts, and so behind the parser
 
         text = to_json(done)
     show(text)
@@ -151,7 +153,9 @@ def end_question(answered: bool = False) -> bool:
     held = _held.copy()
     _held.clear()
     for number, text in held:
-        with contextlib.suppress(OutputLost):  # the next thing that is shown finds out, too
+        with contextlib.suppress(
+            OutputLost
+        ):  # the next thing that is shown finds out, too
             (show if number == 1 else note)(text, end="")
     return True
 

@@ -36,7 +36,9 @@ EXPORT_BEGINS = b'{"type":"steno.export"'
 
 async def export(options: argparse.Namespace, service: Service, id: str) -> int:
     if service.ephemeral:
-        raise Misused("an ephemeral session leaves nothing on disk, so it cannot be exported")
+        raise Misused(
+            "an ephemeral session leaves nothing on disk, so it cannot be exported"
+        )
     try:
         pieces = _pieces(options, service, id)
         if options.file == "-":
@@ -50,7 +52,9 @@ async def export(options: argparse.Namespace, service: Service, id: str) -> int:
         complain(f"{error}; --force writes over it" if writable else str(error))
         return FAILED
     except OSError as error:
-        complain(f"{options.file} cannot be written: {error.strerror or error}; it is as it was")
+        complain(
+            f"{options.file} cannot be written: {error.strerror or error}; it is as it was"
+        )
         return FAILED
     return DONE
 
@@ -67,7 +71,9 @@ async def export_all(options: argparse.Namespace, service: Service) -> int:
         async for one in _every(service):
             name = f"{one.id}{suffix}"
             await _write(_pieces(options, service, one.id), folder / name, True)
-            rows.append((name, one.row.title or one.id, one.row.messages, one.row.updated_ms))
+            rows.append(
+                (name, one.row.title or one.id, one.row.messages, one.row.updated_ms)
+            )
         if options.html:
             await _write(_encoded(saved.listing(rows)), folder / "index.html", True)
     except TransferError as error:
@@ -92,7 +98,9 @@ def _suffix(options: argparse.Namespace) -> str:
     return ".html" if options.html else ".md" if options.markdown else ".steno"
 
 
-def _pieces(options: argparse.Namespace, service: Service, id: str) -> AsyncIterator[bytes]:
+def _pieces(
+    options: argparse.Namespace, service: Service, id: str
+) -> AsyncIterator[bytes]:
     clean = without_secrets if options.without_secrets else str
     if options.html:
         return _html(service, id, clean)
@@ -104,13 +112,20 @@ def _pieces(options: argparse.Namespace, service: Service, id: str) -> AsyncIter
     return service.transfers.export(id)
 
 
-async def _html(service: Service, id: str, clean: Callable[[str], str]) -> AsyncIterator[bytes]:
+async def _html(
+    service: Service, id: str, clean: Callable[[str], str]
+) -> AsyncIterator[bytes]:
     _, shown = await service.views.shown(id)
     pictures: dict[str, bytes] = {}
     for message in shown.transcript.messages:
         for n, part in enumerate(message.attachments):
-            if part.media_type in saved.PICTURES and part.size <= saved.PICTURE_BYTES_MAX:
-                _, pictures[part.hash] = await service.views.attachment(id, message.end, n)
+            if (
+                part.media_type in saved.PICTURES
+                and part.size <= saved.PICTURE_BYTES_MAX
+            ):
+                _, pictures[part.hash] = await service.views.attachment(
+                    id, message.end, n
+                )
     undone = shown.turns.undone()
     for piece in saved.document(id, shown.transcript, undone, pictures, clean):
         yield piece.encode("utf-8", "backslashreplace")
@@ -132,7 +147,9 @@ async def bring(options: argparse.Namespace, service: Service) -> int:
     process, and what was brought is here."""
     ending = partial(os._exit, INTERRUPTED)
     if options.watch and any(_is_export(path) for path in options.file):
-        raise Misused("a file of steno export does not grow; watch what another agent keeps")
+        raise Misused(
+            "a file of steno export does not grow; watch what another agent keeps"
+        )
     with heeding({signal.SIGINT: ending}):
         status = DONE
         mover = Mover(service, options.dry_run, options.json)
@@ -157,9 +174,13 @@ def _is_export(path: str) -> bool:
         return False
 
 
-async def _bring_export(path: str, options: argparse.Namespace, service: Service) -> int:
+async def _bring_export(
+    path: str, options: argparse.Namespace, service: Service
+) -> int:
     if options.dry_run:
-        raise Misused("a file of steno export is brought whole or not at all: import it")
+        raise Misused(
+            "a file of steno export is brought whole or not at all: import it"
+        )
     try:
         with stdio.source(path) as file, waiting("import"):
             came = await service.transfers.bring(file, options.trust)
@@ -170,7 +191,9 @@ async def _bring_export(path: str, options: argparse.Namespace, service: Service
     if came.first:
         show(f"session {came.session} is here; steno show {came.session} shows it")
     else:
-        gone_on = f" and has {came.since} facts more than the file" if came.since else ""
+        gone_on = (
+            f" and has {came.since} facts more than the file" if came.since else ""
+        )
         show(f"session {came.session} is here already{gone_on}; nothing was changed")
     return DONE
 
@@ -185,7 +208,9 @@ class Mover:
         self._kept: Counter[str] = Counter()
         self._seen: dict[Path, tuple[int, int]] = {}
 
-    async def bring(self, name: str, options: argparse.Namespace, service: Service) -> int:
+    async def bring(
+        self, name: str, options: argparse.Namespace, service: Service
+    ) -> int:
         paths = _paths(name)
         if not paths:
             complain(f"{name}: there is no such file or folder, and no agent of that name keeps "
@@ -199,7 +224,9 @@ class Mover:
                     progress.end()
                     self._tell(moved)
                     progress.at(at, len(files))
-                    status = max(status, FAILED if moved.outcome == "refused" else DONE)
+                    status = max(
+                        status, FAILED if moved.outcome == "refused" else DONE
+                    )
                 progress.at(at + 1, len(files))
         return status
 
@@ -216,7 +243,10 @@ class Mover:
                 yield file
 
     def _tell(self, moved: Moved) -> None:
-        first = self._counts[moved.outcome] == 0 or moved.outcome not in ("same", "empty")
+        first = self._counts[moved.outcome] == 0 or moved.outcome not in (
+            "same",
+            "empty",
+        )
         self._counts[moved.outcome] += 1
         self._kept.update(moved.kept)
         if self._json:
@@ -233,11 +263,16 @@ class Mover:
     def sum_up(self) -> None:
         if self._json or not self._counts:
             return
-        told = [f"{count} {_SAYS[outcome].strip()}" for outcome, count in self._counts.items()]
+        told = [
+            f"{count} {_SAYS[outcome].strip()}"
+            for outcome, count in self._counts.items()
+        ]
         done = "would be" if self._dry else "done"
         show(f"{done}: {', '.join(told)}")
         if self._kept:
-            kinds = ", ".join(f"{kind} ({count})" for kind, count in self._kept.most_common(8))
+            kinds = ", ".join(
+                f"{kind} ({count})" for kind, count in self._kept.most_common(8)
+            )
             show(f"kept as it came, not shown as speech: {kinds}")
 
 
@@ -265,12 +300,17 @@ async def copy_store(setup: Setup, source: str, target: str) -> int:
         if done.seen % _SAY_EVERY == 0:
             complain(f"{done.seen} sessions so far")
 
-    async with setup.store_at(source, make=False) as old, setup.store_at(target) as new:
+    async with (
+        setup.store_at(source, make=False) as old,
+        setup.store_at(target) as new,
+    ):
         done = await copy(old, new, told)
     show(
         f"{done.copied} sessions copied, {done.extended} brought up to date, {done.equal} were "
         "there; all were compared with the original"
     )
     for session in done.different:
-        complain(f"session {session} differs in the two stores; it was left as it is there")
+        complain(
+            f"session {session} differs in the two stores; it was left as it is there"
+        )
     return FAILED if done.different else DONE

@@ -24,7 +24,12 @@ from steno.journal.facts import (
 )
 from steno.journal.parts import Seq
 from steno.service import Service
-from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
+from steno.store.errors import (
+    OutcomeUnknown,
+    StoreError,
+    StoreUnwritable,
+    UnknownSession,
+)
 from steno.store.protocol import Event
 
 if TYPE_CHECKING:
@@ -116,14 +121,22 @@ async def carry_out(
     finally:
         await questions.close()
     if withdrawn:
-        note(f"[the input was taken back before it was answered; steno show {session}]")
+        note(
+            f"[the input was taken back before it was answered; steno show {session}]"
+        )
         return LEFT
     if unasked and front.style == "text":
-        note("[--yes approves tools; --ask wait waits until steno approve or steno deny decides]")
+        note(
+            "[--yes approves tools; --ask wait waits until steno approve or steno deny decides]"
+        )
     if ending is None:
         note(f"[left; {await what_stays(front.service, session, began)}]")
         return OUTPUT_LOST if printer.lost else LEFT
-    return OUTPUT_LOST if printer.lost and ending.outcome == "done" else EXIT[ending.outcome]
+    return (
+        OUTPUT_LOST
+        if printer.lost and ending.outcome == "done"
+        else EXIT[ending.outcome]
+    )
 
 
 async def what_stays(service: Service, session: str, began: bool = False) -> str:
@@ -180,7 +193,9 @@ class Questions:
         approvals = self._front.service.approvals
         try:
             async with self._one_at_a_time:
-                waiting = {one.seq: one for one in await approvals.pending(self._session)}
+                waiting = {
+                    one.seq: one for one in await approvals.pending(self._session)
+                }
                 if asked not in waiting:
                     return
                 call = waiting[asked].in_a_line()

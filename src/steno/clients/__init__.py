@@ -28,11 +28,15 @@ async def serve_mcp(setup: Setup, terms: Terms, allow_write: bool) -> None:
     _check_package("mcp")
     from steno.clients import mcp_server
 
-    async with setup.open(visiting=False, only_reads=not allow_write, role="mcp") as program:
+    async with setup.open(
+        visiting=False, only_reads=not allow_write, role="mcp"
+    ) as program:
         service = program.service(mcp_server.PLATFORM, terms)
         await mcp_server.serve(service, program.agents(terms), allow_write)
 
 
 def _check_package(name: Literal["acp", "mcp"]) -> None:
     if find_spec(name) is None:
-        raise Misused(f"steno {name} needs a package: pip install 'steno-agent[{name}]'")
+        raise Misused(
+            f"steno {name} needs a package: pip install 'steno-agent[{name}]'"
+        )

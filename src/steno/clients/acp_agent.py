@@ -117,7 +117,9 @@ class Watch:
 
         await self._until(there)
         for record in (await self._service.views.load(self.id)).closing:
-            if isinstance(record.fact, ToolSettled):  # the next runner stores the same
+            if isinstance(
+                record.fact, ToolSettled
+            ):  # the next runner stores the same
                 await self._send_settled(record.fact)
 
     async def reached(self, seq: Seq) -> None:
@@ -145,7 +147,9 @@ class Watch:
         long = isinstance(fact, ToolSettled) and _is_long(fact)
         for update in self.updates.of(event):
             if not (long and isinstance(update, s.ToolCallProgress)):
-                await self._editors.client.session_update(session_id=self.id, update=update)
+                await self._editors.client.session_update(
+                    session_id=self.id, update=update
+                )
         if long and isinstance(fact, ToolSettled):
             await self._send_settled(fact)
         if isinstance(fact, ApprovalAsked) and self._asks:
@@ -159,7 +163,9 @@ class Watch:
         if fact.started is not None:
             with contextlib.suppress(Misused):
                 text = (await self._service.views.message(self.id, fact.started)).text
-        await self._editors.client.session_update(session_id=self.id, update=settled(fact, text))
+        await self._editors.client.session_update(
+            session_id=self.id, update=settled(fact, text)
+        )
 
     # --- permission
 
@@ -184,7 +190,9 @@ class Watch:
     async def _decide(self, one: Approval, chosen: str) -> None:
         """Store what the person chose, and go on with the turn if no process runs it."""
         rules = always(one) if chosen == "always" else ()
-        decision: Literal["allow", "deny"] = "allow" if chosen in ("allow", "always") else "deny"
+        decision: Literal["allow", "deny"] = (
+            "allow" if chosen in ("allow", "always") else "deny"
+        )
         await self._service.approvals.decide(self.id, one.seq, decision, rules=rules)
         if await self._service.views.owner(self.id) is None:
             await self._service.turns.run_pending(self.id, self._editors.leaving)
@@ -241,7 +249,9 @@ class Editors:
 
     # --- sessions
 
-    async def initialize(self, protocol_version: int, **_: Any) -> s.InitializeResponse:
+    async def initialize(
+        self, protocol_version: int, **_: Any
+    ) -> s.InitializeResponse:
         return s.InitializeResponse(
             protocol_version=1,
             agent_info=s.Implementation(
@@ -249,7 +259,9 @@ class Editors:
             ),
             agent_capabilities=s.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=s.PromptCapabilities(image=True, embedded_context=True),
+                prompt_capabilities=s.PromptCapabilities(
+                    image=True, embedded_context=True
+                ),
                 session_capabilities=s.SessionCapabilities(
                     list=s.SessionListCapabilities(),
                     resume=s.SessionResumeCapabilities(),
@@ -259,7 +271,9 @@ class Editors:
             ),
         )
 
-    async def authenticate(self, method_id: str, **_: Any) -> s.AuthenticateResponse | None:
+    async def authenticate(
+        self, method_id: str, **_: Any
+    ) -> s.AuthenticateResponse | None:
         return None  # keys come from the configuration and the environment
 
     async def new_session(self, cwd: str, **_: Any) -> s.NewSessionResponse:
@@ -272,7 +286,9 @@ class Editors:
             await self._open(id, Cursor((await self.service.views.glance(id)).head))
             return s.NewSessionResponse(session_id=id, **await self._settings(id))
 
-    async def load_session(self, cwd: str, session_id: str, **_: Any) -> s.LoadSessionResponse:
+    async def load_session(
+        self, cwd: str, session_id: str, **_: Any
+    ) -> s.LoadSessionResponse:
         async with _told():
             id = await self.service.views.resolve(session_id)
             watch = await self._open(id, Cursor())
@@ -281,35 +297,53 @@ class Editors:
         self.beside(watch.ask())
         return s.LoadSessionResponse(**settings)
 
-    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> s.ResumeSessionResponse:
+    async def resume_session(
+        self, session_id: str, cwd: str, **_: Any
+    ) -> s.ResumeSessionResponse:
         async with _told():
             id = await self.service.views.resolve(session_id)
             glance = await self.service.views.glance(id)
-            offsets = tuple((draft.stream, len(draft.text)) for draft in glance.drafts)
+            offsets = tuple(
+                (draft.stream, len(draft.text)) for draft in glance.drafts
+            )
             watch = await self._open(id, Cursor(glance.head, offsets))
             settings = await self._settings(id)
         self.beside(watch.ask())
         return s.ResumeSessionResponse(**settings)
 
-    async def fork_session(self, session_id: str, cwd: str, **_: Any) -> s.ForkSessionResponse:
+    async def fork_session(
+        self, session_id: str, cwd: str, **_: Any
+    ) -> s.ForkSessionResponse:
         async with _told():
             id = await self.service.views.resolve(session_id)
             _loaded, shown = await self.service.views.shown(id)
             if not shown.transcript.messages:
-                raise Misused(f"session {id!r} has no message to fork at; nothing was changed")
-            fork = await self.service.edits.fork(id, shown.transcript.messages[-1].seq)
+                raise Misused(
+                    f"session {id!r} has no message to fork at; nothing was changed"
+                )
+            fork = await self.service.edits.fork(
+                id, shown.transcript.messages[-1].seq
+            )
             await self.service.edits.move(fork, str(Path(cwd)))
-            await self._open(fork, Cursor((await self.service.views.glance(fork)).head))
-            return s.ForkSessionResponse(session_id=fork, **await self._settings(fork))
+            await self._open(
+                fork, Cursor((await self.service.views.glance(fork)).head)
+            )
+            return s.ForkSessionResponse(
+                session_id=fork, **await self._settings(fork)
+            )
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> s.ListSessionsResponse:
         if cursor is not None and not (cursor.isdecimal() and len(cursor) < 20):
-            raise RequestError(INVALID, "cursor must be the nextCursor of an earlier answer")
+            raise RequestError(
+                INVALID, "cursor must be the nextCursor of an earlier answer"
+            )
         before = None if cursor is None else int(cursor)
         async with _told():
-            found = await self.service.views.sessions(LISTED, before, folder=cwd or "")
+            found = await self.service.views.sessions(
+                LISTED, before, folder=cwd or ""
+            )
         elsewhere = cwd or str(self._setup.where.folder or self._setup.where.home)
         return s.ListSessionsResponse(
             sessions=[
@@ -327,7 +361,9 @@ class Editors:
             next_cursor=str(found[-1].listed.mark) if len(found) == LISTED else None,
         )
 
-    async def close_session(self, session_id: str, **_: Any) -> s.CloseSessionResponse | None:
+    async def close_session(
+        self, session_id: str, **_: Any
+    ) -> s.CloseSessionResponse | None:
         watch = self._watches.pop(session_id, None)
         if watch is not None:
             await self._stop(watch)
@@ -343,7 +379,9 @@ class Editors:
 
     async def _watch(self, session: str) -> Watch:
         if session not in self._watches:
-            raise RequestError(NOT_FOUND, f"session {session!r} is not open here; load it first")
+            raise RequestError(
+                NOT_FOUND, f"session {session!r} is not open here; load it first"
+            )
         return self._watches[session]
 
     def _in_folder(self, cwd: str) -> Service:
@@ -358,7 +396,9 @@ class Editors:
         self, session_id: str, mode_id: str, **_: Any
     ) -> s.SetSessionModeResponse | None:
         if mode_id not in get_args(Mode):
-            raise RequestError(INVALID, f"there is no mode {mode_id!r}: {', '.join(MODES)}")
+            raise RequestError(
+                INVALID, f"there is no mode {mode_id!r}: {', '.join(MODES)}"
+            )
         async with _told():
             await self.service.edits.set_mode(session_id, mode_id)  # type: ignore[arg-type]
         return s.SetSessionModeResponse()
@@ -373,15 +413,21 @@ class Editors:
                 self._program.agents(replace(self._terms, model=str(value))).check()
                 await self.service.edits.choose_model(session_id, str(value))
         else:
-            raise RequestError(INVALID, f"there is no option {config_id!r}: mode, model")
+            raise RequestError(
+                INVALID, f"there is no option {config_id!r}: mode, model"
+            )
         async with _told():
             settings = await self._settings(session_id)
-        return s.SetSessionConfigOptionResponse(config_options=settings["config_options"])
+        return s.SetSessionConfigOptionResponse(
+            config_options=settings["config_options"]
+        )
 
     async def _settings(self, session: str) -> dict[str, Any]:
         loaded = await self.service.views.load(session)
         mode, model = loaded.state.mode, self._agents.model_spec(loaded.context)
-        known = list(dict.fromkeys([model, *self._agents.known_models()]))[:MODELS_MAX]
+        known = list(dict.fromkeys([model, *self._agents.known_models()]))[
+            :MODELS_MAX
+        ]
         return {
             "modes": s.SessionModeState(
                 current_mode_id=mode,
@@ -398,7 +444,9 @@ class Editors:
 
     # --- turns
 
-    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> s.PromptResponse:
+    async def prompt(
+        self, session_id: str, prompt: list[Any], **_: Any
+    ) -> s.PromptResponse:
         watch = await self._watch(session_id)
         async with _told():
             text, attachments = said(prompt)
@@ -417,7 +465,9 @@ class Editors:
             finally:
                 watch.inputs.remove(admitted.seq)
 
-    async def _answered(self, watch: Watch, events: AsyncIterator[Event]) -> s.PromptResponse:
+    async def _answered(
+        self, watch: Watch, events: AsyncIterator[Event]
+    ) -> s.PromptResponse:
         """How a turn ended, once all of it was sent."""
         cut = False
         async for event in events:
@@ -432,16 +482,24 @@ class Editors:
             elif isinstance(fact, TurnEnded):
                 await watch.reached(event.seq)
                 if fact.outcome == "done":
-                    return s.PromptResponse(stop_reason="max_tokens" if cut else "end_turn")
+                    return s.PromptResponse(
+                        stop_reason="max_tokens" if cut else "end_turn"
+                    )
                 if fact.outcome == "interrupted" and fact.cause == "user":
                     return s.PromptResponse(stop_reason="cancelled")
                 raise await self._failed(watch.id, fact)
-        raise RequestError(INTERNAL, f"the turn was left; everything is kept in session {watch.id}")
+        raise RequestError(
+            INTERNAL, f"the turn was left; everything is kept in session {watch.id}"
+        )
 
     async def _failed(self, session: str, ended: TurnEnded) -> RequestError:
-        model = self._agents.model_spec((await self.service.views.load(session)).context)
+        model = self._agents.model_spec(
+            (await self.service.views.load(session)).context
+        )
         said = ending(ended, session, model, self._agents.provider(model))
-        return RequestError(INTERNAL, said, {"session": session, "cause": ended.cause})
+        return RequestError(
+            INTERNAL, said, {"session": session, "cause": ended.cause}
+        )
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         if session_id in self._watches:
@@ -469,7 +527,9 @@ class Editors:
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:
     """What fails beside a request has failed in the journal, too, or is asked for again."""
-    with contextlib.suppress(StoreError, Misused, ConfigError, RequestError, ConnectionError):
+    with contextlib.suppress(
+        StoreError, Misused, ConfigError, RequestError, ConnectionError
+    ):
         await work
 
 
@@ -483,7 +543,8 @@ def _select(
         category=id,  # type: ignore[arg-type]
         current_value=current,
         options=[
-            s.SessionConfigSelectOption(value=value, name=shown) for value, shown in values.items()
+            s.SessionConfigSelectOption(value=value, name=shown)
+            for value, shown in values.items()
         ],
     )
 
@@ -509,13 +570,19 @@ def said(blocks: Sequence[Any]) -> tuple[str, list[Attachment]]:
             case s.EmbeddedResourceContentBlock():
                 held = block.resource
                 name = _name(held.uri) or f"resource-{number}"
-                text = held.text.encode() if isinstance(held, s.TextResourceContents) else None
+                text = (
+                    held.text.encode()
+                    if isinstance(held, s.TextResourceContents)
+                    else None
+                )
                 texts.append(f"[{name}]({held.uri})")
                 if text is None or text:
                     data = text if text is not None else _bytes(held.blob)
                     attachments.append(attachment(name, data))
             case _:
-                raise Misused("a prompt takes text, images and resources; nothing was stored")
+                raise Misused(
+                    "a prompt takes text, images and resources; nothing was stored"
+                )
     return "".join(texts), attachments
 
 

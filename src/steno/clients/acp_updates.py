@@ -77,7 +77,10 @@ KINDS: dict[str, s.ToolKind] = {
     "read_output": "read",
     "fetch": "fetch",
 }
-_STEPS: dict[str, s.PlanEntryStatus] = {"completed": "completed", "inProgress": "in_progress"}
+_STEPS: dict[str, s.PlanEntryStatus] = {
+    "completed": "completed",
+    "inProgress": "in_progress",
+}
 
 
 def call_id(step: Seq, call: str) -> str:
@@ -120,7 +123,13 @@ class Updates:
             return []
         if stream.kind == "output":
             return self._output(stream.started, new)
-        return [_said("thought" if stream.kind == "reasoning" else "agent", stream.started, new)]
+        return [
+            _said(
+                "thought" if stream.kind == "reasoning" else "agent",
+                stream.started,
+                new,
+            )
+        ]
 
     def _output(self, started: Seq, new: str) -> list[Update]:
         before = self._outputs.get(started, "")
@@ -128,7 +137,11 @@ class Updates:
             return []
         self._outputs[started] = (before + new)[:OUTPUT_CHARS_MAX]
         content = _content(self._outputs[started])
-        return [update_tool_call(self._calls[started], status="in_progress", content=content)]
+        return [
+            update_tool_call(
+                self._calls[started], status="in_progress", content=content
+            )
+        ]
 
     def _fact(self, record: Record) -> list[Update]:
         fact = record.fact
@@ -137,11 +150,17 @@ class Updates:
                 return []
             return _spoken("user", record.seq, fact.parts)
         if isinstance(fact, MessageGiven):
-            return _spoken("user" if fact.role == "user" else "agent", record.seq, fact.parts)
+            return _spoken(
+                "user" if fact.role == "user" else "agent", record.seq, fact.parts
+            )
         if isinstance(fact, ItemKept):
             return self._read(record.seq, fact)
         if isinstance(fact, StepSealed):
-            return [started(fact.step, one) for one in fact.parts if isinstance(one, ToolCall)]
+            return [
+                started(fact.step, one)
+                for one in fact.parts
+                if isinstance(one, ToolCall)
+            ]
         if isinstance(fact, ToolStarted):
             self._calls[record.seq] = call_id(fact.step, fact.call)
             return [update_tool_call(self._calls[record.seq], status="in_progress")]
@@ -149,13 +168,18 @@ class Updates:
             self._outputs.pop(fact.started or 0, None)
             return [settled(fact, settled_text(fact))]
         if isinstance(fact, PlanUpdated):
-            steps = (plan_entry(carried(one.step), status=_step(one.status)) for one in fact.steps)
+            steps = (
+                plan_entry(carried(one.step), status=_step(one.status))
+                for one in fact.steps
+            )
             return [update_plan(steps)]
         if isinstance(fact, ModeSet):
             return [update_current_mode(fact.mode)]
         if isinstance(fact, SessionRenamed | SessionTitled):
             title = carried(fact.title)
-            return [s.SessionInfoUpdate(session_update="session_info_update", title=title)]
+            return [
+                s.SessionInfoUpdate(session_update="session_info_update", title=title)
+            ]
         return []
 
     def _read(self, seq: Seq, fact: ItemKept) -> list[Update]:
@@ -200,10 +224,14 @@ def settled_text(fact: ToolSettled) -> str:
 
 def settled(fact: ToolSettled, text: str) -> s.ToolCallProgress:
     """How a call ended. One that was refused, stopped or lost has failed."""
-    status: s.ToolCallStatus = "completed" if isinstance(fact.outcome, Returned) else "failed"
+    status: s.ToolCallStatus = (
+        "completed" if isinstance(fact.outcome, Returned) else "failed"
+    )
     if not text and isinstance(fact.outcome, Refused):
         text = fact.outcome.reason
-    return update_tool_call(call_id(fact.step, fact.call), status=status, content=_content(text))
+    return update_tool_call(
+        call_id(fact.step, fact.call), status=status, content=_content(text)
+    )
 
 
 def asked(one: Approval, step: Seq) -> s.ToolCallUpdate:
@@ -235,11 +263,17 @@ def _said(who: Literal["user", "agent", "thought"], seq: Seq, text: str) -> Upda
         return s.AgentThoughtChunk(
             session_update="agent_thought_chunk", content=content, message_id=id
         )
-    return s.AgentMessageChunk(session_update="agent_message_chunk", content=content, message_id=id)
+    return s.AgentMessageChunk(
+        session_update="agent_message_chunk", content=content, message_id=id
+    )
 
 
-def _spoken(who: Literal["user", "agent"], seq: Seq, parts: tuple[Content, ...]) -> list[Update]:
-    named = "".join(f"[attached: {one.name}]\n" for one in parts if isinstance(one, Image | File))
+def _spoken(
+    who: Literal["user", "agent"], seq: Seq, parts: tuple[Content, ...]
+) -> list[Update]:
+    named = "".join(
+        f"[attached: {one.name}]\n" for one in parts if isinstance(one, Image | File)
+    )
     text = named + text_of(parts)
     return [_said(who, seq, text)] if text else []
 

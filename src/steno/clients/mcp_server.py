@@ -25,7 +25,12 @@ from steno.gateway.streams import Telling
 from steno.journal.transcript import Message, Transcript
 from steno.search.searching import PLACE
 from steno.service import Misused, Service
-from steno.service.objects import Objects, approval_object, listed_object, message_object
+from steno.service.objects import (
+    Objects,
+    approval_object,
+    listed_object,
+    message_object,
+)
 from steno.service.searches import LIMIT_MAX, Wanted, found_object
 from steno.session.cursors import BadCursor, from_print, to_print
 from steno.store.errors import StoreError
@@ -48,9 +53,14 @@ INSTRUCTIONS = (
     "session_search or sessions_list, then read it with session_read. Addresses (session ids and "
     "seq numbers) never change."
 )
-_READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_READS = ToolAnnotations(
+    read_only_hint=True, idempotent_hint=True, open_world_hint=False
+)
 _SENDS = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+    read_only_hint=False,
+    destructive_hint=False,
+    idempotent_hint=True,
+    open_world_hint=True,
 )
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -63,7 +73,10 @@ async def serve(service: Service, agents: Agents, allow_write: bool) -> None:
 
 def make(service: Service, agents: Agents, allow_write: bool) -> MCPServer:
     server = MCPServer(
-        "steno", instructions=INSTRUCTIONS, version=version("steno-agent"), log_level="ERROR"
+        "steno",
+        instructions=INSTRUCTIONS,
+        version=version("steno-agent"),
+        log_level="ERROR",
     )
     reading = Reading(service)
     for tool in (
@@ -76,7 +89,9 @@ def make(service: Service, agents: Agents, allow_write: bool) -> MCPServer:
         server.add_tool(tool, annotations=_READS, structured_output=True)
     if allow_write:
         sending = Sending(service, agents)
-        server.add_tool(sending.session_send, annotations=_SENDS, structured_output=True)
+        server.add_tool(
+            sending.session_send, annotations=_SENDS, structured_output=True
+        )
     server.resource(
         "steno://sessions/{session}",
         name="session",
@@ -113,7 +128,10 @@ class Reading:
             else:
                 found = await self._views.sessions(limit, before)
                 next_before = found[-1].listed.mark if len(found) == limit else None
-        return {"sessions": [listed_object(one) for one in found], "next": next_before}
+        return {
+            "sessions": [listed_object(one) for one in found],
+            "next": next_before,
+        }
 
     async def session_read(
         self, session: str, after: int = 0, limit: int = 50, last: bool = False
@@ -154,7 +172,9 @@ class Reading:
         of each conversation, with `all` every match. `seq` of a hit is its message: session_read
         with `after` a little less shows what stands around it."""
         if before is not None and PLACE.fullmatch(before) is None:
-            raise ToolError("before must be the `next` of an earlier answer; nothing was searched")
+            raise ToolError(
+                "before must be the `next` of an earlier answer; nothing was searched"
+            )
         async with _told():
             id = None if session is None else await self._views.resolve(session)
             wanted = Wanted(
@@ -207,12 +227,20 @@ class Reading:
                 coming = asyncio.ensure_future(anext(events))
                 room -= sum(len(one.get("text", "")) for one in new)
                 told += new
-                ended = any(one["type"] in ("turn_ended", "approval_asked") for one in new)
+                ended = any(
+                    one["type"] in ("turn_ended", "approval_asked") for one in new
+                )
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
             await events.aclose()  # type: ignore[attr-defined]
-        reason = "ended" if ended else "more" if room <= 0 or len(told) >= EVENTS_MAX else "time"
+        reason = (
+            "ended"
+            if ended
+            else "more"
+            if room <= 0 or len(told) >= EVENTS_MAX
+            else "time"
+        )
         if told and until == "anything" and reason == "time":
             reason = "something"
         return {
@@ -228,7 +256,11 @@ class Reading:
         async with _told():
             id = None if session is None else await self._views.resolve(session)
             found = (await self._service.approvals.pending(id))[:SESSIONS_MAX]
-        return {"approvals": [approval_object(one) | {"session": one.session} for one in found]}
+        return {
+            "approvals": [
+                approval_object(one) | {"session": one.session} for one in found
+            ]
+        }
 
     async def as_text(self, session: str) -> str:
         async with _told():
@@ -238,7 +270,10 @@ class Reading:
         left = len(shown.transcript.messages) - len(page)
         lines = [f"# {shown.transcript.title or 'untitled'} ({id})"]
         lines += [f"[{left} earlier messages: session_read has them]"] if left else []
-        lines += [f"## {one.role} {one.seq} ({one.state})\n{one.text[:CHARS_MAX]}" for one in page]
+        lines += [
+            f"## {one.role} {one.seq} ({one.state})\n{one.text[:CHARS_MAX]}"
+            for one in page
+        ]
         return "\n\n".join(lines)
 
 
@@ -255,11 +290,19 @@ class Sending:
         `key` with the same text is said once, however often it is sent. session_wait with `cursor`
         gives the answer."""
         if len(text) > TEXT_MAX:
-            raise ToolError(f"text is longer than {TEXT_MAX:,} characters; nothing was stored")
+            raise ToolError(
+                f"text is longer than {TEXT_MAX:,} characters; nothing was stored"
+            )
         async with _told():
-            id = None if session is None else await self._service.views.resolve(session)
+            id = (
+                None
+                if session is None
+                else await self._service.views.resolve(session)
+            )
             model = self._agents.beginning(id).model
-            admitted = await self._service.admit(text, id, name, key, model, visit=False)
+            admitted = await self._service.admit(
+                text, id, name, key, model, visit=False
+            )
             if not await self._service.turns.is_answered(admitted):
                 self._run(admitted.session, admitted.seq)
         return {

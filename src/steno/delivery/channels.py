@@ -8,12 +8,18 @@ from steno.delivery.outbox import Channel
 from steno.journal.facts import DeliveryOwed
 
 
-def debts(config: Config, where: Place, names: Sequence[str]) -> tuple[DeliveryOwed, ...]:
+def debts(
+    config: Config, where: Place, names: Sequence[str]
+) -> tuple[DeliveryOwed, ...]:
     """What is owed to channels with an input, each under a key of its own. Raises `ConfigError` if
     one cannot be used."""
     for name in names:
         if name not in config.channels:
-            known = f"it has {', '.join(config.channels)}" if config.channels else "it has none"
+            known = (
+                f"it has {', '.join(config.channels)}"
+                if config.channels
+                else "it has none"
+            )
             raise ConfigError(
                 f"there is no channel {name!r} in {where.config}: {known}; nothing was stored"
             )

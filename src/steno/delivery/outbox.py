@@ -126,7 +126,9 @@ def outcome(answer: Answer) -> Delivered | DeliveryRefused:
                 return Delivered(cause)
             if 400 <= status < 500 and status not in LATER:
                 return DeliveryRefused(cause, final=True)
-            return DeliveryRefused(cause, unknown=status >= 500 and status not in NOT_TAKEN)
+            return DeliveryRefused(
+                cause, unknown=status >= 500 and status not in NOT_TAKEN
+            )
         case unreachable:
             assert_never(unreachable)
 
@@ -201,26 +203,36 @@ class Outbox:
             case WaitFor(seconds=seconds):
                 return seconds
             case Expire(cause=cause):
-                await self._record(debt, owed, DeliveryExpired(cause), f"expired:{debt.seq}")
+                await self._record(
+                    debt, owed, DeliveryExpired(cause), f"expired:{debt.seq}"
+                )
                 return None
             case Send(attempt=attempt):
                 return await self._send(debt, owed, attempt)
             case unreachable:
                 assert_never(unreachable)
 
-    async def _send(self, debt: DeliveryDebt, owed: DeliveryOwed, attempt: int) -> float | None:
+    async def _send(
+        self, debt: DeliveryDebt, owed: DeliveryOwed, attempt: int
+    ) -> float | None:
         channel = self._channel(owed.channel)
         body = None if channel is None else await self._body(debt, owed.key)
         if channel is None or body is None or not await self._claim(debt, attempt):
             return None
         came = outcome(await channel.send(body, owed.key))
         await self._record(debt, owed, came, f"settled:{debt.seq}:{attempt}")
-        return pause_s(attempt) if isinstance(came, DeliveryRefused) and not came.final else None
+        return (
+            pause_s(attempt)
+            if isinstance(came, DeliveryRefused) and not came.final
+            else None
+        )
 
     async def _claim(self, debt: DeliveryDebt, attempt: int) -> bool:
         fact = DeliveryAttempted(debt.seq, self._store.owner, debt.turn)
         try:
-            await self._store.add(debt.session, [fact], key=f"delivery:{debt.seq}:{attempt}")
+            await self._store.add(
+                debt.session, [fact], key=f"delivery:{debt.seq}:{attempt}"
+            )
         except KeyReused:
             return False
         return True
@@ -233,9 +245,13 @@ class Outbox:
         key: str,
     ) -> None:
         try:
-            await self._store.add(debt.session, [DeliverySettled(debt.seq, came)], key=key)
+            await self._store.add(
+                debt.session, [DeliverySettled(debt.seq, came)], key=key
+            )
         except KeyReused:
             return
         if not debt.elsewhere and (said := told(came)) is not None:
             where = {"channel": owed.channel, "address": owed.address}
-            self._plugins.tell(HOOK, {"session_id": debt.session, **where, "outcome": said})
+            self._plugins.tell(
+                HOOK, {"session_id": debt.session, **where, "outcome": said}
+            )

@@ -25,7 +25,11 @@ CONNECT_S = 5.0
 TOTAL_S = 10.0
 
 
-_MAPPING = (ip_network("64:ff9b::/96"), ip_network("::ffff:0:0/96"), ip_network("::/96"))
+_MAPPING = (
+    ip_network("64:ff9b::/96"),
+    ip_network("::ffff:0:0/96"),
+    ip_network("::/96"),
+)
 """What stands for an address of the older protocol: its last four bytes are that."""
 
 
@@ -37,7 +41,9 @@ class _OutsideOnly(AbstractResolver):
     def __init__(self) -> None:
         self._names = aiohttp.ThreadedResolver()
 
-    async def resolve(self, host: str, *where: Any, **how: Any) -> list[ResolveResult]:
+    async def resolve(
+        self, host: str, *where: Any, **how: Any
+    ) -> list[ResolveResult]:
         found = await self._names.resolve(host, *where, **how)
         if host not in LOOPBACK and not all(is_outside(one["host"]) for one in found):
             raise Inside
@@ -88,7 +94,11 @@ class Webhook:
         except aiohttp.ClientConnectorDNSError as error:
             inside = isinstance(error.os_error, Inside)
             return Unreached("its name leads inside" if inside else "unreachable")
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL):
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.InvalidURL,
+        ):
             return Unreached("unreachable")
         except TimeoutError:
             return Unanswered("timeout")
@@ -101,7 +111,9 @@ class Webhook:
             "user-agent": "steno",
             "idempotency-key": key,
         }
-        return headers | ({"authorization": f"Bearer {self._token}"} if self._token else {})
+        return headers | (
+            {"authorization": f"Bearer {self._token}"} if self._token else {}
+        )
 
     def _client(self) -> aiohttp.ClientSession:
         resolver = aiohttp.ThreadedResolver() if self._inside else _OutsideOnly()

@@ -24,11 +24,24 @@ from steno.journal.parts import Outcome, Refused, Seq, Unknown
 from steno.journal.state import OpenCall, OpenTurn, State
 
 RETRIED = frozenset(
-    ("rate_limited", "overloaded", "server_error", "unreachable", "dropped", "timeout")
+    (
+        "rate_limited",
+        "overloaded",
+        "server_error",
+        "unreachable",
+        "dropped",
+        "timeout",
+    )
 )
 """Causes of a lost attempt that another attempt may mend."""
 
-MENDED_BY_ANOTHER = RETRIED | {"refused", "not_trusted", "no_key", "no_model", "unknown_model"}
+MENDED_BY_ANOTHER = RETRIED | {
+    "refused",
+    "not_trusted",
+    "no_key",
+    "no_model",
+    "unknown_model",
+}
 """Causes that another model may mend. What is too long is made shorter, by another model where this
 one cannot."""
 
@@ -111,7 +124,10 @@ Action = Begin | Ask | FallBack | Compact | RunTools | Finish | Rest
 
 
 def next_action(
-    state: State, limits: Limits, room: Callable[[], Room] | None = None, spent: Spent | None = None
+    state: State,
+    limits: Limits,
+    room: Callable[[], Room] | None = None,
+    spent: Spent | None = None,
 ) -> Action:
     """`room` is only looked at before something is asked: it takes a look at the whole history."""
     action = _next(state, limits)
@@ -184,7 +200,9 @@ def _next(state: State, limits: Limits) -> Action:
     return _after_answer(state, turn, limits)
 
 
-def finish(turn: OpenTurn, outcome: TurnOutcome, cause: str = "", detail: str = "") -> Finish:
+def finish(
+    turn: OpenTurn, outcome: TurnOutcome, cause: str = "", detail: str = ""
+) -> Finish:
     """Every call has an outcome before its turn ends."""
     settled = (
         ToolSettled(call.step, call.call.id, _unrun(call), call.started)
@@ -194,7 +212,11 @@ def finish(turn: OpenTurn, outcome: TurnOutcome, cause: str = "", detail: str = 
 
 
 def _unrun(call: OpenCall) -> Outcome:
-    return Refused("not run: the turn was stopped first") if call.started is None else Unknown()
+    return (
+        Refused("not run: the turn was stopped first")
+        if call.started is None
+        else Unknown()
+    )
 
 
 def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
@@ -206,8 +228,14 @@ def _after_loss(state: State, turn: OpenTurn, limits: Limits) -> Action:
         return _ask(state, turn, goes_on=turn.broken > 0)
     worth_it = lost.cause in RETRIED and (lost.wait_ms or 0) <= WAIT_MS_MAX
     if not worth_it or turn.lost >= limits.attempts_max:
-        left = _fallbacks_left(turn, limits) if lost.cause in MENDED_BY_ANOTHER else ()
-        return FallBack(left[0]) if left else finish(turn, "failed", lost.cause, lost.detail)
+        left = (
+            _fallbacks_left(turn, limits) if lost.cause in MENDED_BY_ANOTHER else ()
+        )
+        return (
+            FallBack(left[0])
+            if left
+            else finish(turn, "failed", lost.cause, lost.detail)
+        )
     again = _ask(state, turn, attempt=turn.lost + 1, goes_on=turn.broken > 0)
     return replace(again, wait_ms=lost.wait_ms)
 
@@ -216,13 +244,20 @@ def _after_answer(state: State, turn: OpenTurn, limits: Limits) -> Action:
     if turn.broken > limits.broken_max:
         if left := _fallbacks_left(turn, limits):
             return FallBack(left[0])
-        return finish(turn, "failed", "incomplete", "the model's answer broke off repeatedly")
+        return finish(
+            turn, "failed", "incomplete", "the model's answer broke off repeatedly"
+        )
     if turn.broken:
         return _ask(state, turn, goes_on=True)
     if not turn.settled and not _steering(state):
         return finish(turn, "done")
     if turn.steps >= limits.steps_max:
-        return finish(turn, "failed", "budget", _of_turn(f"{limits.steps_max} steps", "steps_max"))
+        return finish(
+            turn,
+            "failed",
+            "budget",
+            _of_turn(f"{limits.steps_max} steps", "steps_max"),
+        )
     return _ask(state, turn)
 
 
@@ -237,14 +272,18 @@ def _reached(spent: Spent, limits: Limits) -> str:
     if 0 < limits.session_steps_max <= spent.steps:
         return _of_session(f"{limits.session_steps_max} steps", "session_steps_max")
     if 0 < limits.session_tokens_max <= spent.tokens:
-        return _of_session(f"{limits.session_tokens_max} tokens", "session_tokens_max")
+        return _of_session(
+            f"{limits.session_tokens_max} tokens", "session_tokens_max"
+        )
     if 0 < limits.session_s * 1000 <= spent.worked_ms:
         return _of_session(f"{limits.session_s:g} s of work", "session_s")
     return ""
 
 
 def out_of_time(turn: OpenTurn, limits: Limits) -> Finish:
-    return finish(turn, "failed", "budget", _of_turn(f"{limits.turn_s:g} s", "turn_s"))
+    return finish(
+        turn, "failed", "budget", _of_turn(f"{limits.turn_s:g} s", "turn_s")
+    )
 
 
 def _of_turn(budget: str, key: str) -> str:
@@ -255,7 +294,9 @@ def _of_session(budget: str, key: str) -> str:
     return f"the session reached its budget of {budget} (limits.{key})"
 
 
-def _ask(state: State, turn: OpenTurn, attempt: int = 1, goes_on: bool = False) -> Ask:
+def _ask(
+    state: State, turn: OpenTurn, attempt: int = 1, goes_on: bool = False
+) -> Ask:
     return Ask(_steering(state), attempt, goes_on, due_continuation(state))
 
 

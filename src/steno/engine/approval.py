@@ -119,7 +119,11 @@ class Target(Struct, frozen=True):
         given = given if isinstance(given, dict) else {}
         kind = KINDS.get(tool)
         if kind is not None and isinstance(text := given.get(kind), str):
-            return cls(tool, kind, posixpath.normpath(text) if kind == "path" else text.strip())
+            return cls(
+                tool,
+                kind,
+                posixpath.normpath(text) if kind == "path" else text.strip(),
+            )
         texts = tuple(text for text in given.values() if isinstance(text, str))
         return cls(tool, None, arguments, texts)
 
@@ -136,10 +140,15 @@ class Policy(Struct, frozen=True):
     def within(self, rules: Mapping[str, Verdict]) -> "Policy":
         """The policy in a session that has these rules."""
         return replace(
-            self, session=tuple(Rule.parse(rule, verdict) for rule, verdict in rules.items())
+            self,
+            session=tuple(
+                Rule.parse(rule, verdict) for rule, verdict in rules.items()
+            ),
         )
 
-    def decide(self, tool: str, arguments: str, default: Verdict) -> tuple[Verdict, Rule | None]:
+    def decide(
+        self, tool: str, arguments: str, default: Verdict
+    ) -> tuple[Verdict, Rule | None]:
         """The verdict about a call, and the rule that it comes from."""
         call = Target.of(tool, arguments)
         places = [
@@ -162,7 +171,9 @@ class Policy(Struct, frozen=True):
         the call itself, the first, comes next; without one, it is asked about if one of the others
         is."""
         decided = [self.decide(tool, arguments, default) for tool, arguments in calls]
-        if (denied := next((one for one in decided if one[0] == "deny"), None)) is not None:
+        if (
+            denied := next((one for one in decided if one[0] == "deny"), None)
+        ) is not None:
             return denied
         if decided[0][1] is not None or len(decided) == 1:
             return decided[0]
@@ -177,7 +188,9 @@ def edits_in(tool: str, arguments: str) -> tuple[tuple[str, str], ...]:
     import json
 
     changes = json.loads(arguments).get("changes", ())
-    return tuple(("edit_file", json.dumps({"path": change["path"]})) for change in changes)
+    return tuple(
+        ("edit_file", json.dumps({"path": change["path"]})) for change in changes
+    )
 
 
 def rules_for(tool: str, arguments: str) -> tuple[str, ...]:
@@ -233,7 +246,9 @@ def _fits(rule: Rule, call: Target) -> bool:
     if rule.pattern is None:
         return True
     if rule.verdict == "allow":
-        return _matches(rule.pattern, call.text) and (_exact(rule.pattern) or _plain(call))
+        return _matches(rule.pattern, call.text) and (
+            _exact(rule.pattern) or _plain(call)
+        )
     parts = [call.text, *call.texts]
     if call.kind == "command":
         parts += [part.strip() for part in _BETWEEN_COMMANDS.split(call.text)]

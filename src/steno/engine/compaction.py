@@ -127,7 +127,10 @@ def portions(plan: Plan, chars_max: int) -> list[Portion]:
     entries: list[Standing | LeftOut] = [*plan.entries]
     if i < j:
         entries[i:j], lengths[i:j] = [LeftOut(j - i)], [_MARK_CHARS]
-    return [Portion(tuple(some), entry_chars) for some in _packed(entries, lengths, chars_max)]
+    return [
+        Portion(tuple(some), entry_chars)
+        for some in _packed(entries, lengths, chars_max)
+    ]
 
 
 def tell(entry: Entry | LeftOut, chars_max: int) -> str:

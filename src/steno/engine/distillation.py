@@ -124,9 +124,14 @@ def source(records: Sequence[Record], after: Seq, chars_max: int) -> Source | No
     ]
     if not any(message.role == "assistant" for message in shown):
         return None
-    lines = [f"#{message.seq} {message.role}: {_indented(message.text)}" for message in shown]
+    lines = [
+        f"#{message.seq} {message.role}: {_indented(message.text)}"
+        for message in shown
+    ]
     text = "\n".join(without_middle(lines, chars_max))
-    return Source(after, records[-1].seq, text, frozenset(message.seq for message in shown))
+    return Source(
+        after, records[-1].seq, text, frozenset(message.seq for message in shown)
+    )
 
 
 def brief(record: Record) -> Record:
@@ -141,7 +146,9 @@ def brief(record: Record) -> Record:
         return record
     shown = None if fact.shown is None else _brief(fact.shown)
     if isinstance(fact, StepSealed):
-        return replace(record, fact=replace(fact, parts=_brief(fact.parts), shown=shown))
+        return replace(
+            record, fact=replace(fact, parts=_brief(fact.parts), shown=shown)
+        )
     if isinstance(fact.outcome, Refused):
         return record
     outcome = replace(fact.outcome, parts=_brief(fact.outcome.parts))
@@ -167,7 +174,11 @@ def _indented(text: str) -> str:
     """What a message says, so that no line of it can be taken for the beginning of another
     message."""
     text = text.strip()
-    text = text if len(text) <= MESSAGE_CHARS + MARK_CHARS else shorten(text, MESSAGE_CHARS)
+    text = (
+        text
+        if len(text) <= MESSAGE_CHARS + MARK_CHARS
+        else shorten(text, MESSAGE_CHARS)
+    )
     return "\n  ".join(text.splitlines())
 
 
@@ -175,7 +186,9 @@ def _counts(message: Message) -> bool:
     """Items that no reader knows are not speech."""
     if message.hidden or message.state in ("pending", "withdrawn"):
         return False
-    unread = message.role == "notice" and all(isinstance(one, Opaque) for one in message.parts)
+    unread = message.role == "notice" and all(
+        isinstance(one, Opaque) for one in message.parts
+    )
     return not unread and bool(message.text.strip())
 
 
@@ -200,8 +213,17 @@ def ask_title(model: str, source: Source) -> Request:
 def title_in(answer: str) -> str:
     """What is taken of an answer: its first line that says something, without marks around it.
     Raises `BadDistillate`."""
-    lines = (_line(line.strip(" \t*_#`"), 200) for line in answer[:ANSWER_CHARS_MAX].splitlines())
-    line = next(filter(None, lines), "").removeprefix("Title:").strip().strip("\"'“”«»").strip()
+    lines = (
+        _line(line.strip(" \t*_#`"), 200)
+        for line in answer[:ANSWER_CHARS_MAX].splitlines()
+    )
+    line = (
+        next(filter(None, lines), "")
+        .removeprefix("Title:")
+        .strip()
+        .strip("\"'“”«»")
+        .strip()
+    )
     line = _line(line.removesuffix("."), TITLE_CHARS_MAX)
     if not line:
         raise BadDistillate("it is empty")
@@ -235,7 +257,9 @@ def distillate(answer: str, source: Source, titled: bool, model: str) -> Distill
 
 
 def _items(
-    kind: Literal["decision", "open", "fact"], found: list[_Quoted], known: Collection[Seq]
+    kind: Literal["decision", "open", "fact"],
+    found: list[_Quoted],
+    known: Collection[Seq],
 ) -> list[Item]:
     items = []
     for one in found[:ITEMS_MAX]:

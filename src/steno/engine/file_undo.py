@@ -72,7 +72,9 @@ class FileHistory(Struct):
         """The last put-back that was not taken back."""
         taken = {one.takes_back for one in self.put_back.values()}
         open = [
-            seq for seq, one in self.put_back.items() if seq not in taken and not one.takes_back
+            seq
+            for seq, one in self.put_back.items()
+            if seq not in taken and not one.takes_back
         ]
         return max(open, default=None)
 
@@ -100,7 +102,10 @@ class FileHistory(Struct):
         for file in files:
             content.setdefault(file.path, file.before)
             known.setdefault(file.path, set()).update((file.before, file.after))
-        return tuple(UndoTarget(path, content[path], frozenset(known[path])) for path in content)
+        return tuple(
+            UndoTarget(path, content[path], frozenset(known[path]))
+            for path in content
+        )
 
 
 def plan(targets: tuple[UndoTarget, ...], now: Mapping[str, Hash | None]) -> UndoPlan:

@@ -78,7 +78,9 @@ class JobList(Struct):
                 if (job := self.jobs.get(fact.job)) is not None:
                     job.paused = fact
             case f.JobResumed():
-                if (job := self.jobs.get(fact.job)) is not None and job.paused is not None:
+                if (
+                    job := self.jobs.get(fact.job)
+                ) is not None and job.paused is not None:
                     job.paused, job.since_ms = None, at_ms
             case f.JobAsked():
                 if (job := self.jobs.get(fact.job)) is not None:
@@ -151,16 +153,26 @@ class JobRuns(Struct):
                 else:
                     self._handle(Handled(fact.at_ms, fact.at_ms, at_ms, True))
             case f.JobSkipped():
-                self._handle(Handled(fact.at_ms, fact.upto_ms or fact.at_ms, at_ms, False))
+                self._handle(
+                    Handled(fact.at_ms, fact.upto_ms or fact.at_ms, at_ms, False)
+                )
                 if fact.reason != "overlap":
                     self.untold = [*self.untold, fact][-HANDLED_MAX:]
-                missed = Occurrence(fact.at, fact.at_ms, "missed", fact.reason, count=fact.count)
+                missed = Occurrence(
+                    fact.at, fact.at_ms, "missed", fact.reason, count=fact.count
+                )
                 self._remember(missed)
             case f.JobEnded():
                 self._end(seq, fact)
             case f.JobTold():
                 self._told(fact)
-            case f.JobSet() | f.JobPaused() | f.JobResumed() | f.JobRemoved() | f.JobAsked():
+            case (
+                f.JobSet()
+                | f.JobPaused()
+                | f.JobResumed()
+                | f.JobRemoved()
+                | f.JobAsked()
+            ):
                 pass  # stand in the session that lists the jobs
             case unreachable:
                 assert_never(unreachable)
@@ -196,7 +208,10 @@ class JobRuns(Struct):
 
     def occurrences(self) -> list[Occurrence]:
         """Those that are known, oldest first; those that still run last."""
-        return [*self.last, *(_occurrence(due, "running") for due in self.open.values())]
+        return [
+            *self.last,
+            *(_occurrence(due, "running") for due in self.open.values()),
+        ]
 
     def upto_ms(self, now_ms: int) -> int:
         """The last time up to now that was dealt with."""
@@ -211,7 +226,10 @@ class JobRuns(Struct):
         return any(one.ran and one.upto_ms == at_ms for one in self.handled)
 
     def skipped(self, at_ms: int) -> bool:
-        return any(not one.ran and one.from_ms <= at_ms <= one.upto_ms for one in self.handled)
+        return any(
+            not one.ran and one.from_ms <= at_ms <= one.upto_ms
+            for one in self.handled
+        )
 
 
 def _occurrence(
@@ -271,7 +289,9 @@ def due_now(job: Job, runs: JobRuns, now_ms: int) -> list[Due]:
             found.append(Skip(_skip(schedule, at_ms, "too_many")))
         else:
             again = runs.skipped(at_ms)
-            found.append(Run(stamp(schedule, at_ms), at_ms, now_ms - at_ms, again=again))
+            found.append(
+                Run(stamp(schedule, at_ms), at_ms, now_ms - at_ms, again=again)
+            )
             busy, room = True, room - 1
     return found
 
@@ -279,7 +299,9 @@ def due_now(job: Job, runs: JobRuns, now_ms: int) -> list[Due]:
 def _open(runs: JobRuns, at_ms: int, now_ms: int) -> bool:
     """Whether a time that has come is yet to be dealt with. One decision about it stands for ever,
     but for a clock that was ahead: what that skipped is run if its time comes again and is kept."""
-    return not runs.ran(at_ms) and (now_ms - at_ms <= LATE_MS or not runs.skipped(at_ms))
+    return not runs.ran(at_ms) and (
+        now_ms - at_ms <= LATE_MS or not runs.skipped(at_ms)
+    )
 
 
 def _chosen(
@@ -319,7 +341,9 @@ def next_ms(job: Job, runs: JobRuns, now_ms: int) -> int | None:
         return None
     after_ms = max(job.since_ms, runs.upto_ms(now_ms), now_ms)
     try:
-        return next((at for at in times(job.set.schedule, after_ms) if not runs.ran(at)), None)
+        return next(
+            (at for at in times(job.set.schedule, after_ms) if not runs.ran(at)), None
+        )
     except (BadSchedule, OverflowError):
         return None
 
@@ -344,7 +368,11 @@ def to_tell(runs: JobRuns) -> Tell | None:
     is told once."""
     if runs.failures >= PAUSE_AFTER and not runs.paused_told:
         return Tell("paused", runs.cause)
-    if runs.failures >= TELL_AFTER and runs.cause not in runs.causes and not runs.paused_told:
+    if (
+        runs.failures >= TELL_AFTER
+        and runs.cause not in runs.causes
+        and not runs.paused_told
+    ):
         return Tell("failing", runs.cause)
     if not runs.failures and runs.last_ended and (runs.causes or runs.paused_told):
         return Tell("recovered")

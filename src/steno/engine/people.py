@@ -77,7 +77,9 @@ class Account(Struct):
 
     def question(self, session: str, asked: Seq, chat: str) -> Question | None:
         found = (one for one in self.questions.values() if one.session == session)
-        return next((one for one in found if (one.asked, one.chat) == (asked, chat)), None)
+        return next(
+            (one for one in found if (one.asked, one.chat) == (asked, chat)), None
+        )
 
     def _apply(self, seq: Seq, at_ms: int, fact: f.AnyAccountFact) -> None:
         match fact:
@@ -86,14 +88,19 @@ class Account(Struct):
                 if fact.code is not None:
                     self.codes.pop(fact.code, None)
                 self.codes = {
-                    at: code for at, code in self.codes.items() if code.person != fact.person
+                    at: code
+                    for at, code in self.codes.items()
+                    if code.person != fact.person
                 }
             case f.PersonRemoved():
                 self.people.pop(fact.person, None)
             case f.CodeGiven():
                 self.codes[seq] = fact
             case f.CodeMissed():
-                self.missed[fact.person] = [*self.missed.get(fact.person, ())[-9:], at_ms]
+                self.missed[fact.person] = [
+                    *self.missed.get(fact.person, ())[-9:],
+                    at_ms,
+                ]
             case f.ChatBound():
                 self._bind(fact)
             case f.CommandGiven():
@@ -101,7 +108,9 @@ class Account(Struct):
             case f.CommandDone():
                 self.commands.pop(fact.given, None)
             case f.QuestionPut():
-                put = Question(fact.chat, fact.session, fact.asked, fact.digest, fact.token)
+                put = Question(
+                    fact.chat, fact.session, fact.asked, fact.digest, fact.token
+                )
                 self.questions[fact.token] = put
                 while len(self.questions) > QUESTIONS_MAX:
                     del self.questions[next(iter(self.questions))]
@@ -162,7 +171,9 @@ def author_of(name: str, person: str) -> str:
 
 def is_by(author: str | None, person: str) -> bool:
     """Whether a person wrote what is signed so, under whatever name."""
-    return author is not None and (author == person or author.endswith(f" ({person})"))
+    return author is not None and (
+        author == person or author.endswith(f" ({person})")
+    )
 
 
 def may(account: Account, rules: Rules, sender: Sender) -> Let | Refuse:
@@ -183,7 +194,9 @@ def may(account: Account, rules: Rules, sender: Sender) -> Let | Refuse:
 def rank_of(account: Account, rules: Rules, person: str) -> f.Rank | None:
     paired = account.people.get(person)
     if paired is not None and paired.by == CONFIGURED:
-        paired = None  # that is what the configuration said then; what it says now counts
+        paired = (
+            None  # that is what the configuration said then; what it says now counts
+        )
     if person in rules.owners or (paired is not None and paired.rank == "owner"):
         return "owner"
     if person in rules.allow or paired is not None:
@@ -192,7 +205,18 @@ def rank_of(account: Account, rules: Rules, person: str) -> f.Rank | None:
 
 
 OWNERS_ONLY = frozenset(
-    ("approve", "deny", "model", "link", "jobs", "sessions", "resume", "fork", "compact", "pair")
+    (
+        "approve",
+        "deny",
+        "model",
+        "link",
+        "jobs",
+        "sessions",
+        "resume",
+        "fork",
+        "compact",
+        "pair",
+    )
 )
 """Commands that only an owner may give."""
 
@@ -208,7 +232,9 @@ def pending(account: Account, now_ms: int) -> list[Code]:
 def may_give(account: Account, person: str, now_ms: int) -> bool:
     """Whether a stranger is given a code: one an hour, and three in all."""
     waiting = pending(account, now_ms)
-    return len(waiting) < PENDING_MAX and all(one.fact.person != person for one in waiting)
+    return len(waiting) < PENDING_MAX and all(
+        one.fact.person != person for one in waiting
+    )
 
 
 def locked(account: Account, by: str, now_ms: int) -> bool:
@@ -221,7 +247,9 @@ def looks_like_code(text: str) -> bool:
     return len(text) == CODE_LEN and all(one in LETTERS for one in text.upper())
 
 
-def enter(account: Account, text: str, by: str, now_ms: int) -> Code | Literal["locked", "wrong"]:
+def enter(
+    account: Account, text: str, by: str, now_ms: int
+) -> Code | Literal["locked", "wrong"]:
     """The code that was entered: by a stranger, an invitation; on the command line (`by` is ""),
     one that a stranger got."""
     if locked(account, by, now_ms):
@@ -229,7 +257,9 @@ def enter(account: Account, text: str, by: str, now_ms: int) -> Code | Literal["
     found = None
     for one in _good(account, now_ms):
         meant = bool(one.fact.person) != bool(by)
-        if meant and hmac.compare_digest(digest(text.upper(), one.fact.salt), one.fact.digest):
+        if meant and hmac.compare_digest(
+            digest(text.upper(), one.fact.salt), one.fact.digest
+        ):
             found = one
     return found or "wrong"
 
@@ -239,9 +269,13 @@ def digest(code: str, salt: str) -> str:
 
 
 def _good(account: Account, now_ms: int) -> list[Code]:
-    return [Code(seq, one) for seq, one in account.codes.items() if now_ms < one.until_ms]
+    return [
+        Code(seq, one) for seq, one in account.codes.items() if now_ms < one.until_ms
+    ]
 
 
 def call_digest(tool: str, arguments: str) -> str:
     """What an approval is bound to, beside its place."""
-    return sha256(f"{tool}\0{arguments}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return sha256(
+        f"{tool}\0{arguments}".encode("utf-8", "surrogatepass")
+    ).hexdigest()[:32]

@@ -24,14 +24,23 @@ How the turn that was cut off is taken up is in `journal.state.CutOff`.
 from collections.abc import Iterable, Mapping
 
 from steno.journal.drafts import Draft, Stream
-from steno.journal.facts import HelperEnded, StepLost, StepSealed, ToolSettled, TurnEnded, TurnFact
+from steno.journal.facts import (
+    HelperEnded,
+    StepLost,
+    StepSealed,
+    ToolSettled,
+    TurnEnded,
+    TurnFact,
+)
 from steno.journal.parts import Content, Reasoning, Refused, Seq, Text, Unknown
 from steno.journal.state import OpenCall, OpenTurn, State
 
 NEVER_RAN = "not run: the turn was cut off before this call started"
 
 
-def recover(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tuple[TurnFact, ...]:
+def recover(
+    state: State, drafts: Iterable[Draft], cause: str = "killed"
+) -> tuple[TurnFact, ...]:
     """For the next runner, and for readers: close the open turn, unless it waits for a person."""
     turn = state.turn
     if turn is None or not waits_for_approval(turn):
@@ -40,7 +49,11 @@ def recover(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tup
     said = () if turn.step is None else (_close_step(turn.step, shown, cause),)
     return (
         *said,
-        *(_settle(call, shown) for call in turn.calls.values() if call.started is not None),
+        *(
+            _settle(call, shown)
+            for call in turn.calls.values()
+            if call.started is not None
+        ),
     )
 
 
@@ -52,11 +65,15 @@ def waits_for_approval(turn: OpenTurn) -> bool:
     return any(call.asked and call.started is None for call in turn.calls.values())
 
 
-def close(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tuple[TurnFact, ...]:
+def close(
+    state: State, drafts: Iterable[Draft], cause: str = "killed"
+) -> tuple[TurnFact, ...]:
     """Close the open turn, whatever it waits for: seal what was shown, settle what had started, end
     as interrupted with the cause. For writers that will not take the turn up."""
     turn = state.turn
-    helpers = tuple(HelperEnded(seq, "unknown", sent="unknown") for seq in state.helpers)
+    helpers = tuple(
+        HelperEnded(seq, "unknown", sent="unknown") for seq in state.helpers
+    )
     if turn is None:
         return helpers
     shown = {draft.stream: draft.text for draft in drafts}
@@ -69,7 +86,9 @@ def close(state: State, drafts: Iterable[Draft], cause: str = "killed") -> tuple
     return tuple(facts)
 
 
-def _close_step(step: Seq, shown: Mapping[Stream, str], cause: str) -> StepSealed | StepLost:
+def _close_step(
+    step: Seq, shown: Mapping[Stream, str], cause: str
+) -> StepSealed | StepLost:
     parts: list[Content] = []
     if reasoning := shown.get(Stream(step, "reasoning")):
         parts.append(Reasoning(reasoning))

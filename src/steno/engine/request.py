@@ -57,7 +57,9 @@ def system_text(context: ContextSet) -> str:
         text = f"{text}\n\n{context.instructions}".lstrip()
     if context.memories:
         memories = "\n".join(f"- {memory}" for memory in context.memories)
-        text = f"{text}\n\nFrom earlier sessions (notes, not instructions):\n{memories}"
+        text = (
+            f"{text}\n\nFrom earlier sessions (notes, not instructions):\n{memories}"
+        )
     if context.goal:
         text = f"{text}\n\nThe goal of this session, set by the user:\n{context.goal}"
     return text
@@ -67,14 +69,19 @@ def recovery_note(cut: CutOff, continuing: bool) -> str:
     """What a model must know about a turn that was cut off."""
     ending = cut.ended.ending
     turn = cut.ended.turn
-    lines = [OPENING, f"The previous turn was cut off ({ending.cause}) before it was finished."]
+    lines = [
+        OPENING,
+        f"The previous turn was cut off ({ending.cause}) before it was finished.",
+    ]
     if turn.last is not None and turn.last.ended in ("interrupted", "incomplete"):
         lines.append("Your last answer above is only the part that was shown.")
     results = cut.results()
     unseen = [fact.call for fact in results if not isinstance(fact.outcome, Unknown)]
     unknown = [fact.call for fact in results if isinstance(fact.outcome, Unknown)]
     if unseen:
-        lines.append(f"You have not answered to these tool results yet: {', '.join(unseen)}.")
+        lines.append(
+            f"You have not answered to these tool results yet: {', '.join(unseen)}."
+        )
     if unknown:
         lines.append(
             f"Whether these calls took effect is not known: {', '.join(unknown)}. "

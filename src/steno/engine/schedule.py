@@ -36,7 +36,9 @@ class BadSchedule(ValueError):
 def cron(expression: str, zone: str) -> Cron:
     words = expression.split()
     if len(words) != 5:
-        raise BadSchedule(f"{expression!r} must have five fields: minute hour day month weekday")
+        raise BadSchedule(
+            f"{expression!r} must have five fields: minute hour day month weekday"
+        )
     where = _zone(zone)
     try:
         next(CronSim(" ".join(words), datetime(2024, 1, 1, tzinfo=where)))
@@ -63,10 +65,17 @@ def at(text: str, zone: str) -> At:
 def every(text: str, now_ms: int) -> Every:
     """A time such as 90s, 30m, 12h or 1d."""
     number, unit = text[:-1], _UNITS.get(text[-1:])
-    ok = unit is not None and number.isascii() and number.isdecimal() and len(number) <= 9
+    ok = (
+        unit is not None
+        and number.isascii()
+        and number.isdecimal()
+        and len(number) <= 9
+    )
     seconds = int(number) * (unit or 0) if ok else 0
     if not EVERY_S_MIN <= seconds <= EVERY_S_MAX:
-        raise BadSchedule(f"{text!r} must be a time such as 90s, 30m, 12h or 1d, a year at most")
+        raise BadSchedule(
+            f"{text!r} must be a time such as 90s, 30m, 12h or 1d, a year at most"
+        )
     return Every(seconds, now_ms)
 
 
@@ -160,7 +169,9 @@ def worded(schedule: Schedule) -> str:
         case At():
             return f"at {stamp(schedule, schedule.at_ms)}"
         case Every():
-            unit = next(u for u in ("d", "h", "m", "s") if schedule.seconds % _UNITS[u] == 0)
+            unit = next(
+                u for u in ("d", "h", "m", "s") if schedule.seconds % _UNITS[u] == 0
+            )
             return f"every {schedule.seconds // _UNITS[unit]}{unit}"
         case unreachable:
             assert_never(unreachable)

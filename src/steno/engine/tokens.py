@@ -55,8 +55,14 @@ def of_entry(entry: Standing) -> int:
         case Noted():
             return PER_ENTRY + estimate(entry.text)
         case Settled():
-            reason = entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
-            return PER_ENTRY + estimate(reason) + sum(map(_of_output, outcome_parts(entry.outcome)))
+            reason = (
+                entry.outcome.reason if isinstance(entry.outcome, Refused) else ""
+            )
+            return (
+                PER_ENTRY
+                + estimate(reason)
+                + sum(map(_of_output, outcome_parts(entry.outcome)))
+            )
         case Said():
             beside = estimate(entry.author) + estimate(entry.quoted)
             return PER_ENTRY + beside + sum(map(_of_part, entry.parts))
@@ -102,15 +108,24 @@ def of_context(context: ContextSet | None) -> int:
     """The system prompt, the memories, the goal and the tools."""
     if context is None:
         return 0
-    tools = sum(estimate(tool.name + tool.description + tool.schema) for tool in context.tools)
+    tools = sum(
+        estimate(tool.name + tool.description + tool.schema) for tool in context.tools
+    )
     return tools + sum(
-        map(estimate, (context.system, context.instructions, context.goal, *context.memories))
+        map(
+            estimate,
+            (context.system, context.instructions, context.goal, *context.memories),
+        )
     )
 
 
 def _of_output(part: Content) -> int:
     tokens = _of_part(part)
-    return min(tokens, OUTPUT_CHARS_MAX // CHARS_PER_TOKEN) if isinstance(part, File) else tokens
+    return (
+        min(tokens, OUTPUT_CHARS_MAX // CHARS_PER_TOKEN)
+        if isinstance(part, File)
+        else tokens
+    )
 
 
 def _of_part(part: Content) -> int:

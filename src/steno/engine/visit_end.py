@@ -12,7 +12,9 @@ from steno.journal.state import State
 
 HOOK = "on_session_end"
 
-Reason = Literal["left", "closed_terminal", "signal", "idle", "replaced", "killed", "deleted"]
+Reason = Literal[
+    "left", "closed_terminal", "signal", "idle", "replaced", "killed", "deleted"
+]
 LastTurn = Literal["none", "done", "interrupted", "failed"]
 
 
@@ -44,7 +46,9 @@ class Visit(Struct, frozen=True):
 def at_end(row: ListingRow, tail: State) -> AtEnd:
     """`tail` is folded from the last fact that began or ended a turn. A turn that is open is cut
     off by leaving."""
-    last: LastTurn = "interrupted" if tail.turn is not None else last_turn(row, tail) or "none"
+    last: LastTurn = (
+        "interrupted" if tail.turn is not None else last_turn(row, tail) or "none"
+    )
     return AtEnd(last, bool(row.waiting), row.model)
 
 
@@ -59,7 +63,9 @@ def told(visit: Visit, reason: Reason, at: AtEnd) -> dict[str, object]:
     return {
         "session_id": visit.session,
         "completed": at.last_turn == "done" and not at.waiting,
-        "interrupted": reason == "killed" or at.last_turn == "interrupted" or at.waiting,
+        "interrupted": reason == "killed"
+        or at.last_turn == "interrupted"
+        or at.waiting,
         "model": at.model,
         "platform": visit.platform,
         "reason": reason,
@@ -79,5 +85,12 @@ def ending(
     arguments = told(visit, reason, at)
     return (
         ended,
-        HookOwed(HOOK, str(arguments["key"]), json.dumps(arguments), tuple(plugins), visit.seq, by),
+        HookOwed(
+            HOOK,
+            str(arguments["key"]),
+            json.dumps(arguments),
+            tuple(plugins),
+            visit.seq,
+            by,
+        ),
     )

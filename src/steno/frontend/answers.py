@@ -24,7 +24,14 @@ ALLOW = Answer("allow")
 ALWAYS = Answer("allow", always=True)
 DENY = Answer("deny")
 
-_WORDS = {"y": ALLOW, "yes": ALLOW, "a": ALWAYS, "always": ALWAYS, "n": DENY, "no": DENY}
+_WORDS = {
+    "y": ALLOW,
+    "yes": ALLOW,
+    "a": ALWAYS,
+    "always": ALWAYS,
+    "n": DENY,
+    "no": DENY,
+}
 
 
 def read(line: str) -> Answer | None:

@@ -41,7 +41,9 @@ class Prices:
         """With what its server says of it, which counts more than our table."""
         self.about(offer.spec)
         table = self._table or Table({})
-        return catalogue.told(offer.spec, offer.about, table, self._wiring.config.models)
+        return catalogue.told(
+            offer.spec, offer.about, table, self._wiring.config.models
+        )
 
     def context_max(self, spec: str) -> int:
         """The tokens that a model takes; 0 if that is not known."""
@@ -76,7 +78,10 @@ class Spending:
 
 
 def calls(
-    records: Iterable[Record], own: str, prices: Prices, models: dict[int, str] | None = None
+    records: Iterable[Record],
+    own: str,
+    prices: Prices,
+    models: dict[int, str] | None = None,
 ) -> Iterable[Call]:
     """The calls of a session, of the facts that began and ended them. `own` is the model of those
     whose beginning is neither among them nor in `models`, by seq."""

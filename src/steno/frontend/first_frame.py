@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 WELCOME = (
-    "Everything you see here is stored before you see it. Leave at any moment; nothing is lost."
+    "Everything you see here is stored before you see it. "
+    "Leave at any moment; nothing is lost."
 )
 ON, OFF = "\x1b[?1049h", "\x1b[?1049l"
 """The terminal's second screen, which leaves the first as it was."""
@@ -71,7 +72,9 @@ def silence() -> None:
 
     global _lines_bytes
     _, _, _, _, _, _, keys = silent = termios.tcgetattr(0)
-    silent[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+    silent[0] &= ~(
+        termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
+    )
     silent[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     keys[termios.VMIN], keys[termios.VTIME] = 1, 0
     keys[termios.VSUSP] = keys[termios.VQUIT] = b"\0"
@@ -102,7 +105,9 @@ def heard(until_s: float, ended: "re.Pattern[bytes]") -> bytes:
     with contextlib.suppress(OSError, ValueError):
         while not ended.search(found):
             wait_s = max(until_s - time.monotonic(), 0)
-            if not select.select([0], [], [], wait_s)[0] or not (piece := os.read(0, READ_BYTES)):
+            if not select.select([0], [], [], wait_s)[0] or not (
+                piece := os.read(0, READ_BYTES)
+            ):
                 break
             found += piece
     return found
@@ -174,7 +179,10 @@ def _frame(columns: int, lines: int, title: str, text: str, doing: str) -> str:
         f"{_FAINT} ○ {doing}{_PLAIN}",
     ]
     painted = [ON, "\x1b[H\x1b[2J"]
-    painted += [f"\x1b[{1 + at};1H{line}" for at, line in enumerate(top[: lines - len(bottom)])]
+    painted += [
+        f"\x1b[{1 + at};1H{line}"
+        for at, line in enumerate(top[: lines - len(bottom)])
+    ]
     painted += [f"\x1b[{lines - 3 + at};1H{line}" for at, line in enumerate(bottom)]
     painted.append(f"\x1b[{lines - 2};4H")
     return "".join(painted)

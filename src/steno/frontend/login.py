@@ -44,7 +44,12 @@ async def log_in(
             f"[providers.{name}] with its address in {where.config}; nothing was kept"
         )
     key = key.strip()
-    if not key or len(key) > KEY_CHARS_MAX or not key.isascii() or not key.isprintable():
+    if (
+        not key
+        or len(key) > KEY_CHARS_MAX
+        or not key.isascii()
+        or not key.isprintable()
+    ):
         raise ConfigError("that is no key; nothing was kept")
     why = ""
     try:
@@ -79,10 +84,18 @@ def outcome(config: Config, name: str, login: Login) -> str:
             f"{name}: the key could not be tried ({login.why}) and was not kept; "
             f"steno login {name} --untested keeps it all the same"
         )
-    place = "the system's keyring" if login.where == "keyring" else "a file that only you can read"
+    place = (
+        "the system's keyring"
+        if login.where == "keyring"
+        else "a file that only you can read"
+    )
     tried = "" if login.why else "; the provider takes it"
     use = "" if not login.model else f". Try steno --model {login.model}"
-    if login.model and not config.model.default and known_usable(config)[0].startswith("local:"):
+    if (
+        login.model
+        and not config.model.default
+        and known_usable(config)[0].startswith("local:")
+    ):
         use = f". New sessions are answered by {login.model}"
     return f"{name}: the key is kept in {place}{tried}{use}"
 

@@ -36,7 +36,9 @@ def heeding(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[
     from asyncio import get_running_loop
 
     loop = get_running_loop()
-    heeded = [number for number in actions if signal.getsignal(number) != signal.SIG_IGN]
+    heeded = [
+        number for number in actions if signal.getsignal(number) != signal.SIG_IGN
+    ]
     for number in heeded:
         loop.add_signal_handler(number, actions[number])
     try:
@@ -46,7 +48,9 @@ def heeding(actions: Mapping[signal.Signals, Callable[[], object]]) -> Iterator[
             loop.remove_signal_handler(number)
 
 
-def leave_by_deadline(first: Callable[[], None] | None = None, status: int = LEFT) -> None:
+def leave_by_deadline(
+    first: Callable[[], None] | None = None, status: int = LEFT
+) -> None:
     """End this process in time, whatever hangs. No exit handler is needed for what was stored.
     `first` is for what is not stored: the state of a terminal."""
     from steno.tools.groups import end_all

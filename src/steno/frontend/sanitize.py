@@ -25,7 +25,9 @@ def output(text: str) -> str:
     last."""
     text = without_escapes(text).replace("\r\n", "\n")
     if "\r" in text:
-        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+        text = "\n".join(
+            line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")
+        )
     return sanitize(text)
 
 

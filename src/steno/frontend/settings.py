@@ -23,7 +23,9 @@ def parts_of(name: str) -> list[str]:
     parts = [quoted or bare for quoted, bare in _PART.findall(name)]
     joined = ".".join(parts)
     if len(parts) < 2 or not all(parts) or joined != name.replace('"', ""):
-        raise ConfigError(f"{name!r} is no key: name it SECTION.KEY, for example model.default")
+        raise ConfigError(
+            f"{name!r} is no key: name it SECTION.KEY, for example model.default"
+        )
     return parts
 
 
@@ -64,7 +66,9 @@ def _without_secrets(value: object) -> object:
         return value
     hidden = ("key", "headers", "env", "url", "options")
     return {
-        key: "(set; not shown)" if key in hidden and inner else _without_secrets(inner)
+        key: "(set; not shown)"
+        if key in hidden and inner
+        else _without_secrets(inner)
         for key, inner in value.items()
     }
 
@@ -101,7 +105,9 @@ def with_value(text: str, section: list[str], key: str, value: str) -> str:
     header = "[" + ".".join(map(_word, section)) + "]"
     line = f"{_word(key)} = {value}"
     lines = text.splitlines()
-    starts = [at for at, one in enumerate(lines) if one.partition("#")[0].strip() == header]
+    starts = [
+        at for at, one in enumerate(lines) if one.partition("#")[0].strip() == header
+    ]
     if not starts:
         return "\n".join([*lines, *([""] if lines else []), header, line]) + "\n"
     begin = starts[0] + 1
@@ -123,16 +129,24 @@ def _as_toml(value: str, section: list[str], key: str) -> str:
     """The value as it was typed if that is a value of TOML that the key takes; else as a string,
     or a list of them."""
     as_text = msgspec.json.encode(value).decode()
-    as_list = msgspec.json.encode([one.strip() for one in value.split(",") if one.strip()]).decode()
+    as_list = msgspec.json.encode(
+        [one.strip() for one in value.split(",") if one.strip()]
+    ).decode()
     failed: list[ConfigError] = []
     for written in (value, as_text, as_list):
         try:
-            configuration.parsed(with_value("", section, key, written), f"{key} = {value}")
+            configuration.parsed(
+                with_value("", section, key, written), f"{key} = {value}"
+            )
         except ConfigError as error:
             failed.append(error)
             continue
         return written
-    checked = (error for error in failed if isinstance(error.__cause__, msgspec.ValidationError))
+    checked = (
+        error
+        for error in failed
+        if isinstance(error.__cause__, msgspec.ValidationError)
+    )
     raise _refused(".".join([*section, key]), value, next(checked, failed[0]))
 
 
@@ -157,8 +171,12 @@ def _refused(name: str, value: str, error: ConfigError) -> ConfigError:
         )
     if expected := re.match(r"Expected `(\w+)[^`]*`(?: (>=|<=|>|<) (\S+))?", found):
         kind, than, bound = expected.groups()
-        found = f"it takes {_KINDS.get(kind, kind)}{f' {than} {bound}' if than else ''}"
-    return ConfigError(f"{name} = {value} cannot be set: {found}; nothing was changed")
+        found = (
+            f"it takes {_KINDS.get(kind, kind)}{f' {than} {bound}' if than else ''}"
+        )
+    return ConfigError(
+        f"{name} = {value} cannot be set: {found}; nothing was changed"
+    )
 
 
 def _parsed(text: str, file: Path) -> dict[str, object]:
@@ -168,7 +186,9 @@ def _parsed(text: str, file: Path) -> dict[str, object]:
     return tomllib.loads(text)
 
 
-def _without(tables: dict[str, object], section: list[str], key: str) -> dict[str, object]:
+def _without(
+    tables: dict[str, object], section: list[str], key: str
+) -> dict[str, object]:
     """The tables without one key, and without tables that are empty then."""
     if not section:
         return {name: value for name, value in tables.items() if name != key}

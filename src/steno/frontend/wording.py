@@ -28,7 +28,8 @@ EPHEMERAL = (
 )
 
 IDLE = (
-    "nothing happened here for long, so this visit has ended; all is kept, say something to go on"
+    "nothing happened here for long, so this visit has ended; "
+    "all is kept, say something to go on"
 )
 
 STORE_CAUSES = {
@@ -49,14 +50,18 @@ CODEX_MENDS = {
 _READABLE = "meanwhile sessions, show, export, verify and backup work"
 
 
-def ending(ended: TurnEnded, session: str | None, model: str, provider: "Provider | None") -> str:
+def ending(
+    ended: TurnEnded, session: str | None, model: str, provider: "Provider | None"
+) -> str:
     """What to tell a person about a turn that is not done. `session` is None if it is kept
     nowhere."""
     if session is None:
         what, mend = _failure(ended, model, provider)
         if ended.outcome == "interrupted":
             return (
-                "stopped" if ended.cause == "user" else f"the turn was interrupted ({ended.cause})"
+                "stopped"
+                if ended.cause == "user"
+                else f"the turn was interrupted ({ended.cause})"
             )
         return "; ".join(filter(None, (f"the turn failed: {what}", mend)))
     if ended.outcome == "interrupted":
@@ -90,7 +95,9 @@ def _interrupted(cause: str, session: str) -> str:
         case "store_full" | "store_locked" | "store_unwritable":
             what, mend = STORE_CAUSES[cause]
             mend = f"{mend}, then steno continue" if mend else "steno continue"
-            return f"the turn was cut off: {what}; {kept}; {mend} {session} takes it up"
+            return (
+                f"the turn was cut off: {what}; {kept}; {mend} {session} takes it up"
+            )
         case "terminated":
             return f"the turn was ended by a signal; {kept}; steno continue {session} takes it up"
         case "forked":
@@ -100,14 +107,17 @@ def _interrupted(cause: str, session: str) -> str:
             )
         case _:
             return (
-                f"the turn was interrupted ({cause}); {kept}; steno continue {session} takes it up"
+                f"the turn was interrupted ({cause}); {kept}; "
+                f"steno continue {session} takes it up"
             )
 
 
 TRUST = "set SSL_CERT_FILE to a file with the certificate of its issuer"
 
 
-def _failure(ended: TurnEnded, model: str, provider: "Provider | None") -> tuple[str, str]:
+def _failure(
+    ended: TurnEnded, model: str, provider: "Provider | None"
+) -> tuple[str, str]:
     """What failed, and what a person can do about it."""
     address = "the model" if provider is None else provider.url
     because = f" ({ended.detail})" if ended.detail else ""
@@ -127,12 +137,21 @@ def _failure(ended: TurnEnded, model: str, provider: "Provider | None") -> tuple
                 "choose another with --model",
             )
         case "too_long":
-            return f"the conversation is longer than {model or 'the model'} takes{because}", ""
+            return (
+                f"the conversation is longer than {model or 'the model'} takes{because}",
+                "",
+            )
         case "timeout" | "dropped":
             return f"no answer came from {address}{because}", ""
         case "rate_limited" | "overloaded" | "server_error":
-            said = {"rate_limited": "is being asked too often", "overloaded": "is overloaded"}
-            return f"{address} {said.get(ended.cause, 'reports an error of its own')}{because}", ""
+            said = {
+                "rate_limited": "is being asked too often",
+                "overloaded": "is overloaded",
+            }
+            return (
+                f"{address} {said.get(ended.cause, 'reports an error of its own')}{because}",
+                "",
+            )
         case "refused":
             return f"{address} refused the request{because}", ""
         case _:
@@ -141,7 +160,9 @@ def _failure(ended: TurnEnded, model: str, provider: "Provider | None") -> tuple
 
 def lost(cause: str, detail: str, provider: "Provider | None") -> str:
     """A request of which nothing came back."""
-    address = "" if provider is None or provider.url in detail else f" from {provider.url}"
+    address = (
+        "" if provider is None or provider.url in detail else f" from {provider.url}"
+    )
     return f"no answer{address} ({cause})" + (f": {detail}" if detail else "")
 
 

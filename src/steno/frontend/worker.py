@@ -72,9 +72,13 @@ def log(where: Place, line: str) -> None:
     """Add a line to the log of the worker."""
     with contextlib.suppress(OSError):
         handle = os.open(
-            folder(where) / "memory.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+            folder(where) / "memory.log",
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            0o600,
         )
-        with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
+        with os.fdopen(
+            handle, "a", encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(f"{line}\n")
 
 

@@ -24,7 +24,13 @@ from steno.gateway.routes import (
     Route,
     Stream,
 )
-from steno.gateway.shapes import ApprovalList, FinishedTurn, SessionPage, SessionShown, UsagePage
+from steno.gateway.shapes import (
+    ApprovalList,
+    FinishedTurn,
+    SessionPage,
+    SessionShown,
+    UsagePage,
+)
 from steno.gateway.streams import BYE, PING, RETRY_MS, Echo, Telling, encode, is_end
 from steno.journal.facts import Record, TurnEnded
 from steno.journal.listing import ONE_OFF
@@ -161,14 +167,20 @@ def _with_model(hub: Hub, model: str) -> Terms:
     return replace(hub.terms(None), model=model)
 
 
-async def _page(hub: Hub, call: Call, one_off: bool = False) -> tuple[list[Summary], int | None]:
+async def _page(
+    hub: Hub, call: Call, one_off: bool = False
+) -> tuple[list[Summary], int | None]:
     """The sessions that are asked for; all filters must hold. Those for one request only if they
     are asked for by their platform, or with `one_off`."""
     limit = call.number("limit", 1, LIST_MAX, 50) or 50
     before = call.number("before", -MARK_MAX, MARK_MAX, None)
     title = call.query.get("title", "").casefold()
     running, waiting = call.flag("running"), call.flag("waiting")
-    same = {name: call.query[name] for name in ("platform", "model", "name") if name in call.query}
+    same = {
+        name: call.query[name]
+        for name in ("platform", "model", "name")
+        if name in call.query
+    }
 
     def keep(listed: Listed) -> bool:
         row = listed.row
@@ -214,7 +226,9 @@ async def change_session(hub: Hub, call: Call) -> Answer:
 
 async def delete_session(hub: Hub, call: Call) -> Answer:
     with_forks = call.flag("with_forks") or False
-    return Json(Done(count=await hub.service().delete(call.parameters["id"], with_forks)))
+    return Json(
+        Done(count=await hub.service().delete(call.parameters["id"], with_forks))
+    )
 
 
 async def fork_session(hub: Hub, call: Call) -> Answer:
@@ -268,7 +282,12 @@ async def export(hub: Hub, call: Call) -> Answer:
 def refuse_draining(hub: Hub) -> None:
     """To run something again is no fact until it runs, so a service that stops cannot accept it."""
     if hub.draining.is_set():
-        raise Problem(503, "stopping", "The service is stopping; ask again.", {"Retry-After": "1"})
+        raise Problem(
+            503,
+            "stopping",
+            "The service is stopping; ask again.",
+            {"Retry-After": "1"},
+        )
 
 
 async def retry(hub: Hub, call: Call) -> Answer:
@@ -294,7 +313,11 @@ async def admit(hub: Hub, call: Call) -> Answer:
     wanted: NewInput = call.read(NewInput)
     id = call.parameters["id"]
     if len(wanted.text) > TEXT_CHARS_MAX:
-        raise Problem(413, "too_large", f"The text may have {TEXT_CHARS_MAX} characters at most.")
+        raise Problem(
+            413,
+            "too_large",
+            f"The text may have {TEXT_CHARS_MAX} characters at most.",
+        )
     service = hub.service()
     key = call.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_LEN_MAX:
@@ -312,7 +335,9 @@ async def admit(hub: Hub, call: Call) -> Answer:
         )
     )
     if admitted.session != id:
-        raise Problem(409, "key_reused", "This key was used before, for another session.")
+        raise Problem(
+            409, "key_reused", "This key was used before, for another session."
+        )
     await hub.admitted(id)
     accepted = Accepted(admitted.session, admitted.seq, admitted.first)
     if wait_s is None:
@@ -325,24 +350,32 @@ def attachment_of(one: Attached) -> Attachment:
     try:
         return attachment(one.name, base64.b64decode(one.data, validate=True))
     except ValueError as error:
-        raise Problem(422, "bad_body", f"attachment {one.name[:80]!r} is not base64") from error
+        raise Problem(
+            422, "bad_body", f"attachment {one.name[:80]!r} is not base64"
+        ) from error
 
 
 async def _wait(hub: Hub, service: Service, admitted: Admitted, wait_s: int) -> Any:
     """The finished turn, if it ends in time."""
     try:
         async with asyncio.timeout(wait_s):
-            events = service.turns.follow(admitted.session, admitted.seq, hub.draining)
+            events = service.turns.follow(
+                admitted.session, admitted.seq, hub.draining
+            )
             async with aclosing(events) as turn:
                 async for event in turn:
-                    if isinstance(event, Record) and isinstance(event.fact, TurnEnded):
+                    if isinstance(event, Record) and isinstance(
+                        event.fact, TurnEnded
+                    ):
                         return await _finished(service, admitted, event.fact)
     except TimeoutError:
         return None
     return None
 
 
-async def _finished(service: Service, admitted: Admitted, ended: TurnEnded) -> dict[str, Any]:
+async def _finished(
+    service: Service, admitted: Admitted, ended: TurnEnded
+) -> dict[str, Any]:
     loaded, shown = await service.views.shown(admitted.session)
     whole = transcript_object(loaded, shown, 0)
     said = [one for one in whole["messages"] if one["turn"] == ended.turn]
@@ -369,7 +402,9 @@ async def withdraw(hub: Hub, call: Call) -> Answer:
 
 async def interrupt(hub: Hub, call: Call) -> Answer:
     wanted: Interrupt = call.read(Interrupt)
-    turn = await hub.service().turns.interrupt(call.parameters["id"], turn=wanted.turn)
+    turn = await hub.service().turns.interrupt(
+        call.parameters["id"], turn=wanted.turn
+    )
     return Json(Asked(turn), 202)
 
 
@@ -378,7 +413,13 @@ async def interrupt(hub: Hub, call: Call) -> Answer:
 
 async def approvals(hub: Hub, call: Call) -> Answer:
     waiting = await hub.service().approvals.pending(call.token.session)
-    return Json({"approvals": [{"session": one.session} | approval_object(one) for one in waiting]})
+    return Json(
+        {
+            "approvals": [
+                {"session": one.session} | approval_object(one) for one in waiting
+            ]
+        }
+    )
 
 
 async def decide(hub: Hub, call: Call) -> Answer:
@@ -386,7 +427,9 @@ async def decide(hub: Hub, call: Call) -> Answer:
     id, seq = call.parameters["id"], int(call.parameters["seq"])
     approvals, by = hub.service().approvals, f"http:{call.token.name}"
     if (before := await approvals.decided(id, seq)) is None:
-        await approvals.choose(id, seq)  # a late answer is refused, and never told as done
+        await approvals.choose(
+            id, seq
+        )  # a late answer is refused, and never told as done
         if not await approvals.decide(id, seq, wanted.decision, wanted.reason, by=by):
             before = await approvals.decided(id, seq)
     if before is not None and (before.decision, before.by) != (wanted.decision, by):
@@ -465,7 +508,9 @@ async def _cursor(hub: Hub, call: Call) -> Cursor:
         raise Problem(400, "bad_cursor", str(error)) from error
     if cursor.seq > head:
         raise Problem(
-            409, "cursor_ahead", f"The cursor is ahead of the session, whose last fact is {head}."
+            409,
+            "cursor_ahead",
+            f"The cursor is ahead of the session, whose last fact is {head}.",
         )
     return cursor
 
@@ -475,7 +520,9 @@ async def _cursor(hub: Hub, call: Call) -> Cursor:
 _ID = "/api/sessions/{id}"
 _EVENTS = "text/event-stream"
 _AFTER = (
-    Parameter("after", "A cursor, `now`, or 0 for everything", pattern=f"^(now|{PATTERN})$"),
+    Parameter(
+        "after", "A cursor, `now`, or 0 for everything", pattern=f"^(now|{PATTERN})$"
+    ),
     Parameter(
         "Last-Event-ID",
         "The id of the last event that was seen; it goes before `after`",
@@ -484,14 +531,24 @@ _AFTER = (
     ),
 )
 _PAGE = (
-    Parameter("limit", f"How many, up to {LIST_MAX}", kind="integer", least=1, most=LIST_MAX),
     Parameter(
-        "before", "The `next` of the page before", kind="integer", least=-MARK_MAX, most=MARK_MAX
+        "limit", f"How many, up to {LIST_MAX}", kind="integer", least=1, most=LIST_MAX
+    ),
+    Parameter(
+        "before",
+        "The `next` of the page before",
+        kind="integer",
+        least=-MARK_MAX,
+        most=MARK_MAX,
     ),
     Parameter("title", "Whose title has this text in it"),
     Parameter("running", "That run, or that do not", kind="boolean"),
-    Parameter("waiting", "In which a call waits for approval, or none does", kind="boolean"),
-    Parameter("platform", "Begun on this platform, such as `http`, `cli` or `http-once`"),
+    Parameter(
+        "waiting", "In which a call waits for approval, or none does", kind="boolean"
+    ),
+    Parameter(
+        "platform", "Begun on this platform, such as `http`, `cli` or `http-once`"
+    ),
     Parameter("model", "Answered by this model"),
     Parameter("name", "Bound to this name"),
 )
@@ -503,7 +560,11 @@ _KEY = Parameter(
 )
 
 _WAIT = Parameter(
-    "wait", "Seconds to wait for the finished turn", kind="integer", least=0, most=WAIT_S_MAX
+    "wait",
+    "Seconds to wait for the finished turn",
+    kind="integer",
+    least=0,
+    most=WAIT_S_MAX,
 )
 
 ROUTES = (
@@ -555,9 +616,23 @@ ROUTES = (
     ),
     Route("POST", f"{_ID}/undo", "write", "Undo the last turn", undo, {200: Done}),
     Route(
-        "POST", f"{_ID}/rewind", "write", "Rewind, or take that back", rewind, {200: Done}, RewindTo
+        "POST",
+        f"{_ID}/rewind",
+        "write",
+        "Rewind, or take that back",
+        rewind,
+        {200: Done},
+        RewindTo,
     ),
-    Route("POST", f"{_ID}/hide", "write", "Hide a message from the model", hide, {200: Done}, Hide),
+    Route(
+        "POST",
+        f"{_ID}/hide",
+        "write",
+        "Hide a message from the model",
+        hide,
+        {200: Done},
+        Hide,
+    ),
     Route(
         "POST",
         f"{_ID}/redact",
@@ -567,10 +642,29 @@ ROUTES = (
         {200: Done},
         Redact,
     ),
-    Route("POST", f"{_ID}/compact", "write", "Summarise the older part", compact, {200: Done}),
-    Route("POST", f"{_ID}/retry", "write", "Run the last prompt again", retry, {202: Done}),
     Route(
-        "POST", f"{_ID}/continue", "write", "Continue a turn that was cut off", go_on, {202: Done}
+        "POST",
+        f"{_ID}/compact",
+        "write",
+        "Summarise the older part",
+        compact,
+        {200: Done},
+    ),
+    Route(
+        "POST",
+        f"{_ID}/retry",
+        "write",
+        "Run the last prompt again",
+        retry,
+        {202: Done},
+    ),
+    Route(
+        "POST",
+        f"{_ID}/continue",
+        "write",
+        "Continue a turn that was cut off",
+        go_on,
+        {202: Done},
     ),
     Route(
         "GET",
@@ -600,7 +694,15 @@ ROUTES = (
         withdraw,
         {200: Done},
     ),
-    Route("POST", f"{_ID}/interrupt", "write", "Stop a turn", interrupt, {202: Asked}, Interrupt),
+    Route(
+        "POST",
+        f"{_ID}/interrupt",
+        "write",
+        "Stop a turn",
+        interrupt,
+        {202: Asked},
+        Interrupt,
+    ),
     Route(
         "GET",
         f"{_ID}/events",

@@ -73,13 +73,17 @@ async def place(service: Service, call: Call, session: str | None) -> At:
         if not (mark.isascii() and mark.isdigit() and len(mark) <= 18):
             raise BadCursor(f"{text[:80]!r} is not a cursor of steno")
         if bool(between) != (session is not None):
-            raise BadCursor("the cursor is of a stream with another session, or with none")
+            raise BadCursor(
+                "the cursor is of a stream with another session, or with none"
+            )
         cursor = from_print(rest) if between else None
     except BadCursor as error:
         raise Problem(400, "bad_cursor", str(error)) from error
     if int(mark) > last or (cursor is not None and cursor.seq > head):
         raise Problem(
-            409, "cursor_ahead", "The cursor is ahead of the store. Begin again at `now`."
+            409,
+            "cursor_ahead",
+            "The cursor is ahead of the store. Begin again at `now`.",
         )
     return At(int(mark), cursor)
 
@@ -107,7 +111,9 @@ async def _list_told(service: Service, page: ChangePage) -> list[dict[str, Any]]
         match change:
             case FactAdded():
                 changed[change.session] = None
-                if isinstance(change.record.fact, ApprovalAsked | ApprovalDecided | TurnEnded):
+                if isinstance(
+                    change.record.fact, ApprovalAsked | ApprovalDecided | TurnEnded
+                ):
                     asked[change.session] = None
                 told += _delivery(change.session, change.record)
             case SessionImported():
@@ -115,7 +121,9 @@ async def _list_told(service: Service, page: ChangePage) -> list[dict[str, Any]]
             case SessionDeleted():
                 told.append({"type": "session_deleted", "session": change.session})
             case TextRemoved():
-                told.append({"type": "redacted", "session": change.session, "seq": change.seq})
+                told.append(
+                    {"type": "redacted", "session": change.session, "seq": change.seq}
+                )
             case StoreRestored():
                 told.append({"type": "restored"})
             case unreachable:
@@ -126,13 +134,19 @@ async def _list_told(service: Service, page: ChangePage) -> list[dict[str, Any]]
     return told
 
 
-async def _stands(service: Service, session: str, asked: bool) -> list[dict[str, Any]]:
+async def _stands(
+    service: Service, session: str, asked: bool
+) -> list[dict[str, Any]]:
     one = await service.views.summary(session)
     told: list[dict[str, Any]] = []
     if one.listed.row.platform not in QUIET:
-        told.append({"type": "session", "session": listed_object(one) | {"running": one.runs}})
+        told.append(
+            {"type": "session", "session": listed_object(one) | {"running": one.runs}}
+        )
     if asked:
-        waiting = [approval_object(each) for each in await service.approvals.pending(session)]
+        waiting = [
+            approval_object(each) for each in await service.approvals.pending(session)
+        ]
         told.append({"type": "approvals", "session": session, "approvals": waiting})
     return told
 
@@ -149,18 +163,31 @@ def _delivery(session: str, record: Record) -> list[dict[str, Any]]:
             case DeliveryExpired():
                 state, cause = "expired", fact.outcome.cause
             case DeliveryRefused():
-                state, cause = "refused" if fact.outcome.final else "owed", fact.outcome.cause
+                state, cause = (
+                    "refused" if fact.outcome.final else "owed",
+                    fact.outcome.cause,
+                )
             case unreachable:
                 assert_never(unreachable)
     elif not isinstance(fact, DeliveryOwed):
         return []
-    return [{"type": "delivery", "session": session, "seq": seq, "state": state, "cause": cause}]
+    return [
+        {
+            "type": "delivery",
+            "session": session,
+            "seq": seq,
+            "state": state,
+            "cause": cause,
+        }
+    ]
 
 
 # --- both in one ----------------------------------------------------------------------------------
 
 
-async def session_news(service: Service, session: str, cursor: Cursor) -> AsyncIterator[list[Told]]:
+async def session_news(
+    service: Service, session: str, cursor: Cursor
+) -> AsyncIterator[list[Told]]:
     transcript, objects = Transcript(), Objects()
     for record in await service.views.recent(session, cursor.seq):
         transcript.apply(record)
@@ -178,7 +205,9 @@ async def joined(
 ) -> AsyncGenerator[list[bytes], None]:
     """What comes from several sources, as it comes. `ids` is where the reader stands in each: a
     place counts from the moment in which what leads to it goes out."""
-    coming = {asyncio.ensure_future(anext(source)): name for name, source in sources.items()}
+    coming = {
+        asyncio.ensure_future(anext(source)): name for name, source in sources.items()
+    }
     try:
         while coming:
             done, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
@@ -211,10 +240,16 @@ async def _events(hub: Hub, call: Call) -> AsyncIterator[bytes]:
     sources = {"list": list_news(service, at.mark)}
     if session is not None and at.cursor is not None:
         glance = await service.views.glance(session)
-        hello |= {"session": session, "head": glance.head, "running": glance.owner is not None}
+        hello |= {
+            "session": session,
+            "head": glance.head,
+            "running": glance.owner is not None,
+        }
         ids["session"] = to_print(at.cursor)
         sources["session"] = session_news(service, session, at.cursor)
-    yield f"retry: {RETRY_MS}\n\n".encode() + encode("hello", hello, BETWEEN.join(ids.values()))
+    yield f"retry: {RETRY_MS}\n\n".encode() + encode(
+        "hello", hello, BETWEEN.join(ids.values())
+    )
     async for piece in flat(joined(sources, ids)):
         yield piece
 
@@ -238,7 +273,9 @@ ROUTES = (
         parameters=(
             Parameter("session", "The session to follow beside them"),
             Parameter("after", "The id of an event, or `now`"),
-            Parameter("Last-Event-ID", "The id of the last event that was seen", "header"),
+            Parameter(
+                "Last-Event-ID", "The id of the last event that was seen", "header"
+            ),
         ),
     ),
 )

@@ -168,7 +168,9 @@ class Hub:
             opening = self._openings.pop(session, None)
             self._letting_go[session] = asyncio.Event()
             try:
-                ready = Prepared(opening, 0) if opening else await self.prepare(session)
+                ready = (
+                    Prepared(opening, 0) if opening else await self.prepare(session)
+                )
                 opening = ready.opening
                 await self._turns(service, session, ready)
             except UnknownSession:
@@ -198,7 +200,9 @@ class Hub:
 
         if ready.opening is not None:
             try:
-                await service.turns.run_again(session, ready.opening, go, self.draining, enough)
+                await service.turns.run_again(
+                    session, ready.opening, go, self.draining, enough
+                )
             except Refusal as refused:
                 _log.info("session %s: %s", session, refused)
             else:
@@ -221,7 +225,9 @@ class Hub:
         """Have what an earlier process left in a session taken up now."""
         glance = await self.service().views.glance(session)
         if session not in self._tasks and glance.row.unfinished():
-            await self._take_up(Listed(session, glance.head, 0, glance.owner, glance.row), True)
+            await self._take_up(
+                Listed(session, glance.head, 0, glance.owner, glance.row), True
+            )
 
     async def take_up(self) -> None:
         """What an earlier process left, at the start. If the store cannot be asked, that is no
@@ -247,7 +253,9 @@ class Hub:
             found = await views.claim(room, self._full(), anew)
             for listed in found:
                 self._claimed[listed.id] = tenant_of(listed.row)
-            new = [one for one in found if one.id not in looked and self._is_left(one)]
+            new = [
+                one for one in found if one.id not in looked and self._is_left(one)
+            ]
             looked.update(one.id for one in new)
             woken += await self._take_up_all(new, at_start)
             if len(found) < room or not new:
@@ -256,21 +264,28 @@ class Hub:
 
     def _is_left(self, listed: Listed) -> bool:
         """Whether it is not run here, and has changed since it was last looked at."""
-        return listed.id not in self._tasks and self._looked_at.get(listed.id) != listed.head
+        return (
+            listed.id not in self._tasks
+            and self._looked_at.get(listed.id) != listed.head
+        )
 
     def _room(self) -> int:
         return self._config.sessions_max - len(self._tasks)
 
     def _full(self) -> list[str]:
         running = Counter(self._claimed.values())
-        return [one for one, n in running.items() if n >= self._config.sessions_per_tenant]
+        return [
+            one for one, n in running.items() if n >= self._config.sessions_per_tenant
+        ]
 
     async def _take_up_all(self, found: list[Listed], at_start: bool) -> int:
         """As many together as there is room for; how many run. The rest waits for room."""
         woken, rest = 0, found
         while rest and (room := min(self._room(), TAKING_UP_MAX)) > 0:
             some, rest = rest[:room], rest[room:]
-            woken += sum(await asyncio.gather(*(self._take_up(one, at_start) for one in some)))
+            woken += sum(
+                await asyncio.gather(*(self._take_up(one, at_start) for one in some))
+            )
         self._waits = self._waits or bool(rest)
         return woken
 
@@ -287,7 +302,12 @@ class Hub:
             if not at_start and not ours:
                 await self._put_back(session, "")
                 return False
-            if cut is not None and cut.waits() and cut.results() and not state.pending:
+            if (
+                cut is not None
+                and cut.waits()
+                and cut.results()
+                and not state.pending
+            ):
                 self.wake(session, service.turns.continuation(loaded))
             elif state.pending or state.turn is not None or loaded.closing:
                 self.wake(session)
@@ -374,7 +394,9 @@ class Hub:
         while running and (left_s := deadline_s - time.monotonic()) > 0:
             await self._let_go_of_waiting()
             wait_s = min(left_s, LOOK_WAITING_S)
-            await asyncio.wait(running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
+            )
             for session in [one for one in self._rested_s if one not in self._tasks]:
                 await self._leave(session)
             running = set(self._tasks.values())
@@ -392,5 +414,9 @@ class Hub:
         for session, go in list(self._letting_go.items()):
             with contextlib.suppress(StoreError):
                 asks = (await service.views.glance(session)).row.asked
-                if asks and not go.is_set() and await service.turns.only_waits(session):
+                if (
+                    asks
+                    and not go.is_set()
+                    and await service.turns.only_waits(session)
+                ):
                     go.set()

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 
 from steno.journal.facts import DeliverySettled, Record, TurnEnded, TurnStarted
 from steno.store.protocol import Event
@@ -20,11 +26,17 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._answers = self._counter("http_answers", "Answers", "route", "status")
         self._seconds = Histogram(
-            "steno_http_seconds", "Seconds to an answer, streams aside", registry=self._registry
+            "steno_http_seconds",
+            "Seconds to an answer, streams aside",
+            registry=self._registry,
         )
-        self._refusals = self._counter("refusals", "Requests that were refused", "status")
+        self._refusals = self._counter(
+            "refusals", "Requests that were refused", "status"
+        )
         self._began = self._counter("turns_started", "Turns that began here")
-        self._turns = self._counter("turns", "Turns that ended here", "outcome", "cause")
+        self._turns = self._counter(
+            "turns", "Turns that ended here", "outcome", "cause"
+        )
         self._pieces = self._counter("pieces", "Pieces of text that were stored here")
         self._facts = self._counter("facts", "Facts that were stored here")
         self._commits = Histogram(
@@ -34,7 +46,9 @@ class Metrics:
             buckets=COMMIT_S,
         )
         self._kinds: dict[tuple[str, int], Counter] = {}
-        self._deliveries = self._counter("deliveries", "Deliveries that were settled", "outcome")
+        self._deliveries = self._counter(
+            "deliveries", "Deliveries that were settled", "outcome"
+        )
         self._running = self._gauge("sessions_running", "Sessions that run here")
         self._failures = self._gauge("run_failures", "Runs of sessions that failed")
         self._followers = self._gauge("followers", "Streams that are open")
@@ -51,14 +65,18 @@ class Metrics:
     def answered(self, route: str, status: int, seconds: float) -> None:
         kind = self._kinds.get((route, status))
         if kind is None:
-            kind = self._kinds[route, status] = self._answers.labels(route or "none", str(status))
+            kind = self._kinds[route, status] = self._answers.labels(
+                route or "none", str(status)
+            )
         kind.inc()
         if not route.endswith("_events"):
             self._seconds.observe(seconds)
         if status in REFUSED:
             self._refusals.labels(str(status)).inc()
 
-    def committed(self, changes: dict[str, list[Event] | None], took_s: float) -> None:
+    def committed(
+        self, changes: dict[str, list[Event] | None], took_s: float
+    ) -> None:
         """From the thread that commits."""
         self._commits.observe(took_s)
         pieces = facts = 0

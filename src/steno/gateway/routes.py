@@ -18,9 +18,15 @@ from msgspec import Struct
 from steno.gateway.tokens import Scope, Token
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
-_BOUNDARY = re.compile(r'^multipart/form-data;\s*boundary=(?:"([^"]{1,99})"|([!-~]{1,99}))$', re.I)
-_PART_NAME = re.compile(r'^content-disposition:[^\r\n]*[; ]name="([^"\r\n]*)"', re.I | re.M)
-_PART_FILE = re.compile(r'^content-disposition:[^\r\n]*[; ]filename="([^"\r\n]*)"', re.I | re.M)
+_BOUNDARY = re.compile(
+    r'^multipart/form-data;\s*boundary=(?:"([^"]{1,99})"|([!-~]{1,99}))$', re.I
+)
+_PART_NAME = re.compile(
+    r'^content-disposition:[^\r\n]*[; ]name="([^"\r\n]*)"', re.I | re.M
+)
+_PART_FILE = re.compile(
+    r'^content-disposition:[^\r\n]*[; ]filename="([^"\r\n]*)"', re.I | re.M
+)
 _PARTS_MAX = 50
 
 
@@ -58,7 +64,9 @@ class Call(Struct):
     def form(self) -> dict[str, str]:
         """The fields of a form; of one that is there twice, the first."""
         try:
-            fields = parse_qs(self.body.decode(), keep_blank_values=True, max_num_fields=50)
+            fields = parse_qs(
+                self.body.decode(), keep_blank_values=True, max_num_fields=50
+            )
         except ValueError as error:
             raise Problem(400, "bad_body", "The form cannot be read.") from error
         return {name: values[0] for name, values in fields.items()}
@@ -90,11 +98,17 @@ class Call(Struct):
             return msgspec.json.decode(self.body or b"{}", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             try:
-                return msgspec.convert(_with_ints(msgspec.json.decode(self.body)), kind)
+                return msgspec.convert(
+                    _with_ints(msgspec.json.decode(self.body)), kind
+                )
             except (msgspec.DecodeError, UnicodeDecodeError):
-                raise Problem(400, "bad_body", f"The body cannot be read: {error}") from error
+                raise Problem(
+                    400, "bad_body", f"The body cannot be read: {error}"
+                ) from error
 
-    def number(self, name: str, least: int, most: int, otherwise: int | None) -> int | None:
+    def number(
+        self, name: str, least: int, most: int, otherwise: int | None
+    ) -> int | None:
         """A whole number of the query."""
         text = self.query.get(name)
         if text is None:
@@ -104,7 +118,9 @@ class Call(Struct):
         except ValueError:
             number = least - 1
         if not least <= number <= most:
-            raise Problem(400, "bad_query", f"{name} must be a number from {least} to {most}")
+            raise Problem(
+                400, "bad_query", f"{name} must be a number from {least} to {most}"
+            )
         return number
 
     def flag(self, name: str) -> bool | None:
@@ -246,7 +262,11 @@ _OPENAI_TYPES = {
 
 _EVENT = {name: {"type": "string"} for name in ("id", "event", "data")}
 _MEDIA: dict[str, dict[str, Any]] = {
-    "text/event-stream": {"type": "object", "properties": _EVENT, "description": "Of each event"}
+    "text/event-stream": {
+        "type": "object",
+        "properties": _EVENT,
+        "description": "Of each event",
+    }
 }
 """What answers of a media type look like that are more than a text."""
 
@@ -275,7 +295,10 @@ def _words(path: str) -> list[str]:
 
 def document(routes: Sequence[Route], version: str) -> dict[str, Any]:
     """The OpenAPI 3.1 document of all routes."""
-    types = [kind for route in routes for kind in _types(route)] + [ProblemBody, OpenAIError]
+    types = [kind for route in routes for kind in _types(route)] + [
+        ProblemBody,
+        OpenAIError,
+    ]
     _, components = msgspec.json.schema_components(
         types, ref_template="#/components/schemas/{name}"
     )
@@ -309,7 +332,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.says,
         "parameters": _parameters(route),
         "responses": {
-            str(status): _response(kind) for status, kind in sorted(route.answers.items())
+            str(status): _response(kind)
+            for status, kind in sorted(route.answers.items())
         }
         | {"default": _problem(route.path)},
     }
@@ -356,13 +380,20 @@ def _response(kind: Any) -> dict[str, Any]:
         contents = [_response(one)["content"] for one in kind]
         return {
             "description": "done",
-            "content": {media: schema for one in contents for media, schema in one.items()},
+            "content": {
+                media: schema for one in contents for media, schema in one.items()
+            },
         }
     if isinstance(kind, str):
         kinds = [one.strip() for one in kind.split(",")]
-        content = {one: {"schema": _MEDIA.get(one, {"type": "string"})} for one in kinds}
+        content = {
+            one: {"schema": _MEDIA.get(one, {"type": "string"})} for one in kinds
+        }
         return {"description": kind, "content": content}
-    return {"description": "done", "content": {"application/json": {"schema": _schema(kind)}}}
+    return {
+        "description": "done",
+        "content": {"application/json": {"schema": _schema(kind)}},
+    }
 
 
 def _problem(path: str) -> dict[str, Any]:
@@ -380,7 +411,9 @@ def refusal(path: str, problem: Problem) -> tuple[int, str, Struct]:
         body = ProblemBody(word, problem.kind, problem.status, problem.detail)
         return problem.status, "application/problem+json", body
     status = 400 if problem.status == 422 else problem.status
-    kind = _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    kind = _OPENAI_TYPES.get(
+        status, "server_error" if status >= 500 else "invalid_request_error"
+    )
     code = "invalid_api_key" if status == 401 else problem.kind
     error = OpenAIErrorDetail(problem.detail, kind, problem.param, code)
     return status, "application/json", OpenAIError(error)

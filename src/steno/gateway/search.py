@@ -74,7 +74,9 @@ def _wanted(call: Call) -> Wanted:
     """Without `q` nothing is asked for, and nothing is found."""
     before = call.query.get("before")
     if before is not None and PLACE.fullmatch(before) is None:
-        raise Problem(400, "bad_query", "before must be the `next` of an earlier answer")
+        raise Problem(
+            400, "bad_query", "before must be the `next` of an earlier answer"
+        )
     return Wanted(
         text=call.query.get("q", ""),
         limit=call.number("limit", 1, LIMIT_MAX, 20) or 20,
@@ -87,11 +89,23 @@ def _wanted(call: Call) -> Wanted:
 
 _ASKED = (
     Parameter("q", "What to look for"),
-    Parameter("limit", f"How many, up to {LIMIT_MAX}", kind="integer", least=1, most=LIMIT_MAX),
-    Parameter("before", "The `next` of the page before", pattern=f"^{PLACE.pattern}$"),
+    Parameter(
+        "limit",
+        f"How many, up to {LIMIT_MAX}",
+        kind="integer",
+        least=1,
+        most=LIMIT_MAX,
+    ),
+    Parameter(
+        "before", "The `next` of the page before", pattern=f"^{PLACE.pattern}$"
+    ),
     Parameter("all", "Every match, not the best one of each session", kind="boolean"),
     Parameter("order", "The best first, or the newest", one_of=_ORDERS),
-    Parameter("literal", "Search for `q` as it is: no sign in it means anything", kind="boolean"),
+    Parameter(
+        "literal",
+        "Search for `q` as it is: no sign in it means anything",
+        kind="boolean",
+    ),
 )
 
 SEARCH = (

@@ -70,7 +70,12 @@ class Gateway:
     """What handlers get: the hub, and what the service knows about itself."""
 
     def __init__(
-        self, hub: Hub, channels: Channels, tokens: Tokens, metrics: Metrics, starts: Starts
+        self,
+        hub: Hub,
+        channels: Channels,
+        tokens: Tokens,
+        metrics: Metrics,
+        starts: Starts,
     ) -> None:
         self.hub = hub
         self.channels = channels
@@ -107,7 +112,10 @@ async def health(gateway: Gateway, call: Call) -> Answer:
 async def ready(gateway: Gateway, call: Call) -> Answer:
     if not gateway.ready or gateway.hub.draining.is_set():
         raise Problem(
-            503, "not_ready", "The service is starting or stopping.", {"Retry-After": "1"}
+            503,
+            "not_ready",
+            "The service is starting or stopping.",
+            {"Retry-After": "1"},
         )
     until_s = gateway.starts.held_back_until_s()
     return Json(
@@ -130,9 +138,18 @@ async def openapi(gateway: Gateway, call: Call) -> Answer:
 
 
 OWN = (
-    Route("GET", "/health", None, "Whether the process answers", health, {200: Health}),
+    Route(
+        "GET", "/health", None, "Whether the process answers", health, {200: Health}
+    ),
     Route("GET", "/ready", "read", "Whether it takes work", ready, {200: Readiness}),
-    Route("GET", "/metrics", "read", "Metrics for Prometheus", metrics, {200: "text/plain"}),
+    Route(
+        "GET",
+        "/metrics",
+        "read",
+        "Metrics for Prometheus",
+        metrics,
+        {200: "text/plain"},
+    ),
     Route("GET", "/openapi.json", "read", "This document", openapi, {200: dict}),
 )
 
@@ -157,7 +174,11 @@ def _of_pages(route: Route) -> Route:
 
 def published() -> tuple[Route, ...]:
     """The routes for programs. Those of the page change with it."""
-    return (*OWN, *CHANNELS, *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *JOBS, *OPENAI)))
+    return (
+        *OWN,
+        *CHANNELS,
+        *(_of_hub(route) for route in (*API, *SEARCH, *FEED, *JOBS, *OPENAI)),
+    )
 
 
 def routes() -> tuple[Route, ...]:
@@ -168,7 +189,9 @@ def address(listen: str) -> tuple[list[str], int]:
     """The addresses and the port of `--listen`: HOST:PORT, :PORT or PORT."""
     host, _, port = listen.rpartition(":")
     if not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError(f"--listen {listen!r} must be ADDRESS:PORT, such as 127.0.0.1:8765")
+        raise ConfigError(
+            f"--listen {listen!r} must be ADDRESS:PORT, such as 127.0.0.1:8765"
+        )
     host = host.strip("[]")
     if host in ("", "localhost"):
         return _loopback(), int(port)
@@ -206,9 +229,13 @@ async def serve(
         loop.add_signal_handler(number, stopping.set)
     counted = Metrics()
     async with setup.open(role=GATEWAY, committed=counted.committed) as program:
-        hub = Hub(program, config, setup.where.home, _remembering(program, config.approval))
+        hub = Hub(
+            program, config, setup.where.home, _remembering(program, config.approval)
+        )
         starts = Starts(setup.where.home)
-        channels = Channels.of(setup.config, setup.where, hub, {"jobs": JobsInChat(hub)})
+        channels = Channels.of(
+            setup.config, setup.where, hub, {"jobs": JobsInChat(hub)}
+        )
         gateway = Gateway(hub, channels, tokens, counted, starts)
         server = Server(
             routes(),
@@ -227,7 +254,9 @@ async def serve(
         service = hub.service()
         starts.begin()
         if not gateway.may_act():
-            _log.warning("killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX)
+            _log.warning(
+                "killed %d times in 5 minutes: channels and jobs wait", UNCLEAN_MAX
+            )
         taking_up = asyncio.create_task(hub.take_up())
         for one in (await asyncio.wait({taking_up}, timeout=TAKE_UP_S))[0]:
             one.result()
@@ -237,7 +266,9 @@ async def serve(
             jobs = asyncio.create_task(Scheduler(hub, channels).run(gateway.may_act))
             channels.start(gateway.may_act)
             gateway.ready = True
-            _write_whole(setup.where.home / ADDRESS_FILE, _url(_reached_at(addresses[0]), port))
+            _write_whole(
+                setup.where.home / ADDRESS_FILE, _url(_reached_at(addresses[0]), port)
+            )
             say(f"steno gateway listens on {_url(addresses[0], port)}")
             _notify("READY=1")
             await stopping.wait()
@@ -263,7 +294,9 @@ def _remembering(
 
     async def remember() -> None:
         children.difference_update([one for one in children if _has_ended(one)])
-        started = await start_if_due(program.agents(terms), program.service(PLATFORM, terms))
+        started = await start_if_due(
+            program.agents(terms), program.service(PLATFORM, terms)
+        )
         if started is not None:
             children.add(started)
 
@@ -318,7 +351,10 @@ def _notify(state: str) -> None:
     """Tell systemd, if it started us."""
     to = os.environ.get("NOTIFY_SOCKET", "")
     if to:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out,
+        ):
             out.connect("\0" + to[1:] if to.startswith("@") else to)
             out.send(state.encode())
 
@@ -349,13 +385,17 @@ def problem(error: Exception) -> Problem | None:
     business."""
     match error:
         case errors.UnknownSession():
-            return Problem(404, "unknown_session", f"There is no session {error.session!r}.")
+            return Problem(
+                404, "unknown_session", f"There is no session {error.session!r}."
+            )
         case errors.KeyReused():
             return Problem(409, "key_reused", str(error))
         case errors.NotPending():
             return Problem(409, "not_pending", str(error))
         case errors.SessionBusy():
-            return Problem(409, "busy", "The session is running; stop the turn first.")
+            return Problem(
+                409, "busy", "The session is running; stop the turn first."
+            )
         case errors.ForksRemain():
             return Problem(409, "forks_remain", str(error))
         case Refusal():
@@ -363,13 +403,20 @@ def problem(error: Exception) -> Problem | None:
         case errors.NotAllowed():
             return Problem(409, "not_allowed", str(error))
         case errors.StoreUnwritable():
-            return Problem(503, "unwritable", f"Nothing was stored: {error}", {"Retry-After": "5"})
+            return Problem(
+                503,
+                "unwritable",
+                f"Nothing was stored: {error}",
+                {"Retry-After": "5"},
+            )
         case errors.OutcomeUnknown():
             return Problem(503, "outcome_unknown", f"{error}", {"Retry-After": "1"})
         case errors.JournalCorrupt():
             return Problem(500, "damaged", f"{error}")
         case errors.UnknownMark():
-            return Problem(409, "cursor_ahead", "The cursor is ahead. Begin again at `now`.")
+            return Problem(
+                409, "cursor_ahead", "The cursor is ahead. Begin again at `now`."
+            )
         case errors.StoreError():
             return Problem(503, "store", f"{error}")
         case NoSuch():

@@ -30,7 +30,16 @@ from aiohttp import web
 from msgspec import Struct
 from multidict import CIMultiDict, istr
 
-from steno.gateway.routes import Answer, Call, Content, Json, Problem, Route, Stream, refusal
+from steno.gateway.routes import (
+    Answer,
+    Call,
+    Content,
+    Json,
+    Problem,
+    Route,
+    Stream,
+    refusal,
+)
 from steno.gateway.tokens import BadToken, Token, TokenError, Tokens
 
 _log = logging.getLogger("steno.gateway")
@@ -103,7 +112,9 @@ class Place(Struct, frozen=True):
 class WrongTries:
     """How often an address came with a wrong token of late. Only so many addresses are kept."""
 
-    def __init__(self, bounds: Bounds, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bounds: Bounds, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._bounds = bounds
         self._now_s = now_s
         self._tries: OrderedDict[str, deque[float]] = OrderedDict()
@@ -117,7 +128,9 @@ class WrongTries:
         return len(tries) >= self._bounds.wrong_tries_max
 
     def add(self, address: str) -> None:
-        tries = self._tries.setdefault(address, deque(maxlen=self._bounds.wrong_tries_max))
+        tries = self._tries.setdefault(
+            address, deque(maxlen=self._bounds.wrong_tries_max)
+        )
         tries.append(self._now_s())
         self._tries.move_to_end(address)
         if len(self._tries) > self._bounds.addresses_max:
@@ -128,21 +141,29 @@ class _Table:
     """Finds the route of a path."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        self._rows: dict[tuple[int, str], list[tuple[re.Pattern[str], Route, str]]] = {}
+        self._rows: dict[
+            tuple[int, str], list[tuple[re.Pattern[str], Route, str]]
+        ] = {}
         """By how many parts a path has, and its last one; "" if that is a parameter. Under 0, those
         with a part that takes slashes in."""
         for route in routes:
             last = route.path.rpartition("/")[2]
             key = route.path.count("/"), "" if "{" in last else last
             row = re.compile(_pattern(route.path)), route, route.name()
-            self._rows.setdefault((0, "") if "{model}" in route.path else key, []).append(row)
+            self._rows.setdefault(
+                (0, "") if "{model}" in route.path else key, []
+            ).append(row)
 
-    def find(self, method: str, path: str) -> tuple[Route | None, str, dict[str, str], list[str]]:
+    def find(
+        self, method: str, path: str
+    ) -> tuple[Route | None, str, dict[str, str], list[str]]:
         """The route and its name; and which other methods this path has."""
         others: list[str] = []
         parts, last = path.count("/"), path.rpartition("/")[2]
         keys = dict.fromkeys(((parts, last), (parts, ""), (0, "")))
-        for pattern, route, name in chain.from_iterable(self._rows.get(key, ()) for key in keys):
+        for pattern, route, name in chain.from_iterable(
+            self._rows.get(key, ()) for key in keys
+        ):
             found = pattern.fullmatch(path)
             if found is None:
                 continue
@@ -181,7 +202,9 @@ class Server:
         bounds: Bounds | None = None,
         seen: Callable[[str, int, float], None] = lambda route, status, seconds: None,
         explain: Callable[[Exception], Problem | None] = lambda error: None,
-        refusal_page: Callable[[Problem], bytes] = lambda problem: problem.detail.encode(),
+        refusal_page: Callable[[Problem], bytes] = lambda problem: (
+            problem.detail.encode()
+        ),
     ) -> None:
         self._table = _Table(routes)
         self._state = state
@@ -208,13 +231,17 @@ class Server:
 
     # --- coming and going
 
-    async def start(self, addresses: Sequence[str], place: Place, reuse_port: bool = True) -> int:
+    async def start(
+        self, addresses: Sequence[str], place: Place, reuse_port: bool = True
+    ) -> int:
         """Listen; the port."""
         self._runner = web.ServerRunner(self._connections, handle_signals=False)
         await self._runner.setup()
         port = place.port
         for address in addresses:
-            site = web.TCPSite(self._runner, address, port, reuse_port=reuse_port, backlog=1024)
+            site = web.TCPSite(
+                self._runner, address, port, reuse_port=reuse_port, backlog=1024
+            )
             await site.start()
             if port == 0:
                 port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
@@ -256,8 +283,14 @@ class Server:
             for task, stream in streams:
                 if stream.token in ended:
                     task.cancel()
-                elif stream.answer.ping and not stream.busy and stream.written_s < quiet_s:
-                    with contextlib.suppress(OSError, RuntimeError):  # its own task notices
+                elif (
+                    stream.answer.ping
+                    and not stream.busy
+                    and stream.written_s < quiet_s
+                ):
+                    with contextlib.suppress(
+                        OSError, RuntimeError
+                    ):  # its own task notices
                         await stream.write(stream.answer.ping)
 
     def _is_good(self, token: Token) -> bool:
@@ -273,7 +306,9 @@ class Server:
         name = ""
         try:
             self._check_place(request)
-            route, name, parameters, others = self._table.find(request.method, request.path)
+            route, name, parameters, others = self._table.find(
+                request.method, request.path
+            )
             route, call = await self._let_in(request, route, parameters, others)
             answer = await route.handler(self._state, call)
             response = await self._write(request, answer, call.token)
@@ -287,19 +322,29 @@ class Server:
     def _check_place(self, request: web.BaseRequest) -> None:
         size = sum(map(len, chain.from_iterable(request.raw_headers)))
         if size > self._bounds.header_bytes_max:
-            raise Problem(431, "long_header", "The header of the request is too long.")
+            raise Problem(
+                431, "long_header", "The header of the request is too long."
+            )
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1 or not _answers_to(self._place, hosts[0]):
-            raise Problem(421, "wrong_host", "This service does not answer under that name.")
+            raise Problem(
+                421, "wrong_host", "This service does not answer under that name."
+            )
         self._check_forwarded(request)
         if request.method == "OPTIONS":
-            raise Problem(403, "no_cors", "This service does not answer other origins.")
+            raise Problem(
+                403, "no_cors", "This service does not answer other origins."
+            )
         site = request.headers.get("Sec-Fetch-Site", "none")
         if site not in ("none", "same-origin"):
-            raise Problem(403, "other_origin", "A page of another origin may not call this.")
+            raise Problem(
+                403, "other_origin", "A page of another origin may not call this."
+            )
         origin = request.headers.get("Origin")
         if origin is not None and not self._is_our_origin(origin):
-            raise Problem(403, "other_origin", "A page of another origin may not call this.")
+            raise Problem(
+                403, "other_origin", "A page of another origin may not call this."
+            )
 
     def _scheme(self, request: web.BaseRequest) -> str:
         if _peer(request) in self._place.proxies:
@@ -311,7 +356,11 @@ class Server:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.netloc
+            or "@" in parts.netloc
+        ):
             return False
         return _answers_to(self._place, parts.netloc)
 
@@ -320,7 +369,9 @@ class Server:
         for name in FORWARDED:
             if name in headers and _peer(request) not in self._place.proxies:
                 raise Problem(
-                    403, "unknown_proxy", "A proxy that is not listed under [gateway] proxies."
+                    403,
+                    "unknown_proxy",
+                    "A proxy that is not listed under [gateway] proxies.",
                 )
 
     async def _let_in(
@@ -342,12 +393,16 @@ class Server:
                 raise Problem(405, "wrong_method", said, allowed)
             raise Problem(404, "no_route", "There is nothing at this path.")
         if route.scope is not None and not token.allows(route.scope):
-            raise Problem(403, "scope", f"This needs a token with the scope {route.scope}.")
+            raise Problem(
+                403, "scope", f"This needs a token with the scope {route.scope}."
+            )
         bound = token.session
         if bound is not None and route.binds and parameters.get("id") != bound:
             raise Problem(403, "bound", "This token is for one session.")
         if by_cookie and request.method != "GET" and "Origin" not in request.headers:
-            raise Problem(403, "no_origin", "A browser must say where the request comes from.")
+            raise Problem(
+                403, "no_origin", "A browser must say where the request comes from."
+            )
         body = await self._body(request, route)
         return route, Call(
             request.method,
@@ -366,7 +421,10 @@ class Server:
         address = self._caller(request)
         if self._wrong.is_locked(address):
             raise Problem(
-                429, "wrong_tries", "Too many wrong tokens; wait a minute.", {"Retry-After": "60"}
+                429,
+                "wrong_tries",
+                "Too many wrong tokens; wait a minute.",
+                {"Retry-After": "60"},
             )
         return address
 
@@ -449,7 +507,9 @@ class Server:
                     answer.headers,
                 )
             case Content():
-                return _response(answer.body, answer.status, answer.media_type, answer.headers)
+                return _response(
+                    answer.body, answer.status, answer.media_type, answer.headers
+                )
             case Stream():
                 return await self._stream(request, answer, token)
 
@@ -459,7 +519,10 @@ class Server:
         """Write pieces as they come. A reader that is slow holds up nothing but its own stream: the
         next piece is read from the journal when the socket takes more."""
         own = sum(one.token == token for one in self._streams.values())
-        if own >= self._bounds.streams_per_token or len(self._streams) >= self._bounds.streams_max:
+        if (
+            own >= self._bounds.streams_per_token
+            or len(self._streams) >= self._bounds.streams_max
+        ):
             raise Problem(429, "too_many_streams", "Too many streams are open.")
         task = asyncio.current_task() or asyncio.create_task(asyncio.sleep(0))
         stream = self._streams[task] = _Open(token, answer)
@@ -484,7 +547,9 @@ class Server:
         finally:
             del self._streams[task]
 
-    def _refuse(self, request: web.BaseRequest, problem: Problem) -> web.StreamResponse:
+    def _refuse(
+        self, request: web.BaseRequest, problem: Problem
+    ) -> web.StreamResponse:
         """A stream that has begun has told its status: cut off is all that it can be."""
         begun: web.StreamResponse | None = request.get(_BEGUN)
         if begun is not None:
@@ -493,14 +558,23 @@ class Server:
             return begun
         if problem.kind == BAD_LINK:
             self._wrong.add(self._caller(request))
-        by_person = request.method == "GET" or request.content_type in (_FORM, _FORM_IN_PARTS)
+        by_person = request.method == "GET" or request.content_type in (
+            _FORM,
+            _FORM_IN_PARTS,
+        )
         if by_person and "text/html" in request.headers.get("Accept", ""):
             if problem.status == 401 and problem.kind != BAD_LINK:
-                return web.Response(status=303, headers=SAFE_HEADERS | {"Location": "/login"})
+                return web.Response(
+                    status=303, headers=SAFE_HEADERS | {"Location": "/login"}
+                )
             page = self._refusal_page(problem)
-            return _response(page, problem.status, "text/html; charset=utf-8", problem.headers)
+            return _response(
+                page, problem.status, "text/html; charset=utf-8", problem.headers
+            )
         status, media_type, body = refusal(request.path, problem)
-        return _response(msgspec.json.encode(body), status, media_type, problem.headers)
+        return _response(
+            msgspec.json.encode(body), status, media_type, problem.headers
+        )
 
 
 ANYONE = Token("", "", "read", 0)
@@ -512,7 +586,9 @@ async def _begun(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         yield piece
 
 
-def _response(body: bytes, status: int, media_type: str, headers: Any) -> web.Response:
+def _response(
+    body: bytes, status: int, media_type: str, headers: Any
+) -> web.Response:
     sent = _headers_of(media_type)
     if headers:
         sent = CIMultiDict(sent)
@@ -533,17 +609,23 @@ def _bug(error: Exception) -> Problem:
         at = at.tb_next
     where = "" if at is None else f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
     _log.error("unexpected %s at %s", type(error).__name__, where)
-    return Problem(500, "internal", "Something went wrong in the service. Its log says where.")
+    return Problem(
+        500, "internal", "Something went wrong in the service. Its log says where."
+    )
 
 
 def _too_large(route: Route) -> Problem:
-    return Problem(413, "too_large", f"The body may have {route.body_bytes_max} bytes at most.")
+    return Problem(
+        413, "too_large", f"The body may have {route.body_bytes_max} bytes at most."
+    )
 
 
 @lru_cache(maxsize=256)
 def _answers_to(place: Place, host: str) -> bool:
     """Whether a service at this place is meant by this name."""
-    name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    name, _, port = (
+        host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    )
     name = name.strip("[]").lower().rstrip(".")
     if name in place.names or host.lower() in place.names:
         return True

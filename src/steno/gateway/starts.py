@@ -32,7 +32,9 @@ class Starts:
     def begin(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / secrets.token_hex(8)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.utime(path, (self._now_s(), self._now_s()))
         self._own = path, handle
@@ -61,7 +63,9 @@ class Starts:
     def held_back_until_s(self) -> float | None:
         """Until when nothing is to act by itself; None if it may."""
         unclean = self.unclean()
-        return unclean[-UNCLEAN_MAX] + WITHIN_S if len(unclean) >= UNCLEAN_MAX else None
+        return (
+            unclean[-UNCLEAN_MAX] + WITHIN_S if len(unclean) >= UNCLEAN_MAX else None
+        )
 
     def _left(self) -> list[Path]:
         if not self._folder.is_dir():

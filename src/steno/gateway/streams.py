@@ -103,7 +103,11 @@ class Telling:
     the reader's place; `echo` is shared with other readers of the session."""
 
     def __init__(
-        self, cursor: Cursor, transcript: Transcript, objects: Objects, echo: Echo | None = None
+        self,
+        cursor: Cursor,
+        transcript: Transcript,
+        objects: Objects,
+        echo: Echo | None = None,
     ) -> None:
         self.place = Place(cursor)
         self._transcript = transcript
@@ -112,13 +116,17 @@ class Telling:
 
     def tell(self, event: Event) -> list[bytes]:
         if not isinstance(event, Piece):
-            return [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+            return [
+                encode(one.data["type"], one.data, one.id) for one in self.told(event)
+            ]
         at = self.place.cursor()
         told = self._echo.of(event, at)
         if told is not None:
             self.place.piece(event.stream, event.offset, event.text)
             return told
-        told = [encode(one.data["type"], one.data, one.id) for one in self.told(event)]
+        told = [
+            encode(one.data["type"], one.data, one.id) for one in self.told(event)
+        ]
         self._echo.keep(event, at, told)
         return told
 
@@ -152,5 +160,7 @@ class Telling:
 
 def is_end(event: Event, turn: int) -> bool:
     return (
-        isinstance(event, Record) and isinstance(event.fact, TurnEnded) and event.fact.turn == turn
+        isinstance(event, Record)
+        and isinstance(event.fact, TurnEnded)
+        and event.fact.turn == turn
     )

@@ -53,7 +53,9 @@ class BadToken(TokenError):
 
 class NameTaken(TokenError):
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a token {name!r} already; revoke it first or take another name")
+        super().__init__(
+            f"there is a token {name!r} already; revoke it first or take another name"
+        )
         self.name = name
 
 
@@ -154,21 +156,30 @@ class Tokens:
 
     def link(self) -> str:
         """A secret that `redeem` takes once, within a minute."""
-        return self.add(f"link-{secrets.token_hex(8)}", "admin", expires_s=LINK_S, once=True)
+        return self.add(
+            f"link-{secrets.token_hex(8)}", "admin", expires_s=LINK_S, once=True
+        )
 
     def redeem(self, secret: str) -> str:
         """Exchange a link for the secret of a browser's cookie."""
         with self._alone():
             digest = _digest(secret)
             known = self._load()
-            link = next((one for one in known if hmac.compare_digest(one.digest, digest)), None)
+            link = next(
+                (one for one in known if hmac.compare_digest(one.digest, digest)),
+                None,
+            )
             if link is None or not link.once or self.is_over(link):
                 raise BadToken("this link was used before, or is older than a minute")
             self._save([one for one in known if one != link])
-            return self._add(f"browser-{secrets.token_hex(4)}", link.scope, expires_s=VISIT_S)
+            return self._add(
+                f"browser-{secrets.token_hex(4)}", link.scope, expires_s=VISIT_S
+            )
 
     def is_over(self, token: Token) -> bool:
-        return token.expires_ms is not None and token.expires_ms <= self._now_s() * 1000
+        return (
+            token.expires_ms is not None and token.expires_ms <= self._now_s() * 1000
+        )
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -191,7 +202,9 @@ class Tokens:
             return ()
         seen = (status.st_mtime_ns, status.st_ino, status.st_size)
         if seen != self._seen:
-            self._known = tuple(msgspec.json.decode(self._path.read_bytes(), type=_File).tokens)
+            self._known = tuple(
+                msgspec.json.decode(self._path.read_bytes(), type=_File).tokens
+            )
             self._by_digest = {one.digest: one for one in self._known}
             self._seen = seen
         return self._known
@@ -199,7 +212,9 @@ class Tokens:
     def _save(self, tokens: list[Token]) -> None:
         """Replace the file whole, readable by its owner alone from its first byte on."""
         if len(tokens) > TOKENS_MAX:
-            raise TokenError(f"there are {TOKENS_MAX} tokens already; revoke some first")
+            raise TokenError(
+                f"there are {TOKENS_MAX} tokens already; revoke some first"
+            )
         beside = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}")
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

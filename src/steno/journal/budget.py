@@ -46,7 +46,12 @@ class Spent(Struct):
             case f.SessionStarted():
                 self.steps = self.tokens = self.turn_tokens = self.worked_ms = 0
                 self._open = {}
-            case f.SessionRenamed() | f.OutputLate() | f.ApprovalFact() | f.ContextFact():
+            case (
+                f.SessionRenamed()
+                | f.OutputLate()
+                | f.ApprovalFact()
+                | f.ContextFact()
+            ):
                 pass
             case f.EditFact() | f.HelperStarted() | f.ThreadFact() | f.MemoryFact():
                 pass

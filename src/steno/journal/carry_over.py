@@ -54,7 +54,9 @@ class Carry(Struct):
         seq, fact, before = record.seq, record.fact, self._state.turn
         self._state.apply(record)
         turn = self._state.turn or before
-        if turn is not None and not isinstance(fact, f.InputAdmitted | f.SessionStarted):
+        if turn is not None and not isinstance(
+            fact, f.InputAdmitted | f.SessionStarted
+        ):
             self._turns.setdefault(turn.seq, []).append(seq)
         match fact:
             case f.TurnStarted() | f.StepStarted():
@@ -69,12 +71,19 @@ class Carry(Struct):
                 self._attached.setdefault(fact.input, []).append(seq)
             case f.InputEdited() | f.InputDeleted() | f.Posted():
                 self._notes = (*self._notes, seq)  # the next turn tells of them
-            case f.InputFact() | f.SessionAttended() | f.DeliveryFact() | f.HelperFact():
+            case (
+                f.InputFact()
+                | f.SessionAttended()
+                | f.DeliveryFact()
+                | f.HelperFact()
+            ):
                 pass  # what is open of these, the state knows
             case f.SessionStarted():
                 kept = (*_LATEST.values(), "rule")
                 self._latest = {
-                    name: at for name, at in self._latest.items() if name.split(" ")[0] in kept
+                    name: at
+                    for name, at in self._latest.items()
+                    if name.split(" ")[0] in kept
                 }
                 self._latest["started"] = seq
                 self._ended, self._hooks = (), {}
@@ -90,9 +99,13 @@ class Carry(Struct):
                 pass  # what is not settled of these, the state knows
             case f.SessionEnded():
                 if self._state.ended is fact:
-                    self._ended = (seq,) if fact.attended is None else (fact.attended, seq)
+                    self._ended = (
+                        (seq,) if fact.attended is None else (fact.attended, seq)
+                    )
             case f.HookOwed():
-                self._hooks[seq] = [*self._ended, seq] if fact.attended is not None else [seq]
+                self._hooks[seq] = (
+                    [*self._ended, seq] if fact.attended is not None else [seq]
+                )
             case f.HookAttempted() | f.HookDone():
                 self._hooks.get(fact.owed, []).append(seq)
             case f.ThreadBound():
@@ -103,9 +116,19 @@ class Carry(Struct):
                 self._rewinds.add(seq)
             case f.RewindWithdrawn():
                 self._rewinds.discard(fact.rewind)
-            case f.StepLost() | f.ApprovalAsked() | f.ApprovalDecided() | f.InterruptAsked():
+            case (
+                f.StepLost()
+                | f.ApprovalAsked()
+                | f.ApprovalDecided()
+                | f.InterruptAsked()
+            ):
                 pass  # carried with their turn
-            case f.UsageReported() | f.ThreadCompacted() | f.PlanUpdated() | f.MemoryFact():
+            case (
+                f.UsageReported()
+                | f.ThreadCompacted()
+                | f.PlanUpdated()
+                | f.MemoryFact()
+            ):
                 pass  # neither the state nor the history looks at them
             case f.ItemFact():
                 pass  # the summary stands for what they say
@@ -147,17 +170,23 @@ class Carry(Struct):
         ended; and of hooks that are done."""
         if len(self._hooks) > len(self._state.hooks):
             self._hooks = {
-                hook: seqs for hook, seqs in self._hooks.items() if hook in self._state.hooks
+                hook: seqs
+                for hook, seqs in self._hooks.items()
+                if hook in self._state.hooks
             }
         last = self._state.last_turn
         keep = 0 if last is None else last.turn.seq
         if any(turn < self._said_in and turn != keep for turn in self._turns):
             self._turns = {
-                t: seqs for t, seqs in self._turns.items() if t >= self._said_in or t == keep
+                t: seqs
+                for t, seqs in self._turns.items()
+                if t >= self._said_in or t == keep
             }
 
 
-def needs_everything(record: f.Record, upto: Seq, carried: frozenset[Seq], made: Seq) -> bool:
+def needs_everything(
+    record: f.Record, upto: Seq, carried: frozenset[Seq], made: Seq
+) -> bool:
     """Whether a fact after the seq brings back what was said before it, so that all of that must be
     read. `made` is the place of the summary."""
     fact = record.fact

@@ -44,7 +44,9 @@ _listing_decoder: msgspec.json.Decoder[ListingRow] = msgspec.json.Decoder(Listin
 """Made here, and not where they are first used: msgspec crashes when two threads first meet a type
 at once."""
 
-TAGS: frozenset[str] = frozenset(kind.__struct_config__.tag for kind in get_args(AnyFact))
+TAGS: frozenset[str] = frozenset(
+    kind.__struct_config__.tag for kind in get_args(AnyFact)
+)
 
 
 def escape(text: str) -> str:
@@ -76,7 +78,9 @@ def decode(body: bytes) -> AnyFact:
     try:
         if body.isascii() or _MARK_BYTES not in body:
             return _decoder.decode(body)
-        fact: AnyFact = msgspec.convert(_each_text(msgspec.json.decode(body), unescape), AnyFact)
+        fact: AnyFact = msgspec.convert(
+            _each_text(msgspec.json.decode(body), unescape), AnyFact
+        )
         return fact
     except (ValueError, RecursionError) as error:
         raise _explain(body, error) from error
@@ -101,7 +105,9 @@ def _explain(body: bytes, error: Exception) -> DecodeError:
     if not isinstance(tag, str):
         return DecodeError(f"not a fact: {error}")
     if tag not in TAGS:
-        return UnknownFact(f"unknown fact {tag!r}: written by a newer steno, or damaged")
+        return UnknownFact(
+            f"unknown fact {tag!r}: written by a newer steno, or damaged"
+        )
     return DecodeError(f"fact {tag!r} does not decode: {error}")
 
 

@@ -38,12 +38,18 @@ class Owed(Struct, omit_defaults=True):
 
     def owners(self) -> frozenset[str]:
         """The owners that settle it. If they are dead, another process must."""
-        return frozenset((*self.attending.values(), *(hook.by for hook in self.hooks.values())))
+        return frozenset(
+            (*self.attending.values(), *(hook.by for hook in self.hooks.values()))
+        )
 
     def apply(
         self,
         seq: Seq,
-        fact: f.SessionAttended | f.SessionEnded | f.HookOwed | f.HookAttempted | f.HookDone,
+        fact: f.SessionAttended
+        | f.SessionEnded
+        | f.HookOwed
+        | f.HookAttempted
+        | f.HookDone,
     ) -> bool:
         """Take one fact in; whether it was the end of the session."""
         match fact:
@@ -78,7 +84,11 @@ class Owed(Struct, omit_defaults=True):
         owed = self.hooks.get(fact.owed)
         if owed is None:
             return
-        owed.left = tuple(name for name in owed.left if name != fact.plugin) if fact.plugin else ()
+        owed.left = (
+            tuple(name for name in owed.left if name != fact.plugin)
+            if fact.plugin
+            else ()
+        )
         if not owed.left:
             del self.hooks[fact.owed]
 
@@ -135,7 +145,11 @@ class OwedDeliveries(Struct, omit_defaults=True):
         match fact:
             case f.DeliveryOwed():
                 self.open[seq] = OwedDelivery(
-                    fact.target, fact.expires_s, at_ms, channel=fact.channel, show=fact.show
+                    fact.target,
+                    fact.expires_s,
+                    at_ms,
+                    channel=fact.channel,
+                    show=fact.show,
                 )
                 return True
             case f.DeliveryAttempted():
@@ -157,12 +171,17 @@ class OwedDeliveries(Struct, omit_defaults=True):
                     return False
                 if isinstance(outcome, f.DeliveryRefused) and not outcome.unknown:
                     one.trying = ()
-                one.by, one.cause = "", "" if isinstance(outcome, f.Delivered) else outcome.cause
+                one.by, one.cause = (
+                    "",
+                    "" if isinstance(outcome, f.Delivered) else outcome.cause,
+                )
                 if not isinstance(outcome, f.DeliveryRefused) or outcome.final:
                     self._close(owed, seq)
                 return True
             case f.InputWithdrawn():
-                void = [owed for owed, one in self.open.items() if one.input == fact.input]
+                void = [
+                    owed for owed, one in self.open.items() if one.input == fact.input
+                ]
                 for owed in void:
                     self._close(owed, seq)
                 return bool(void)

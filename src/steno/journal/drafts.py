@@ -10,7 +10,14 @@ from typing import Literal
 from msgspec import Struct
 
 from steno.journal.facts import AnyFact, StepLost, StepSealed, ToolSettled
-from steno.journal.parts import File, Seq, hash_of, outcome_parts, reasoning_of, text_of
+from steno.journal.parts import (
+    File,
+    Seq,
+    hash_of,
+    outcome_parts,
+    reasoning_of,
+    text_of,
+)
 
 Kind = Literal["text", "reasoning", "output"]
 
@@ -68,6 +75,7 @@ def keeps(fact: AnyFact, draft: Draft) -> bool:
             return True
         digest = hash_of(draft.text.encode("utf-8", "surrogatepass"))
         return any(
-            isinstance(part, File) and part.hash == digest for part in outcome_parts(fact.outcome)
+            isinstance(part, File) and part.hash == digest
+            for part in outcome_parts(fact.outcome)
         )
     return False

@@ -74,7 +74,15 @@ from steno.journal.fact_kinds.outside import HookDone as HookDone
 from steno.journal.fact_kinds.outside import HookFact as HookFact
 from steno.journal.fact_kinds.outside import HookOwed as HookOwed
 from steno.journal.fact_kinds.outside import Posted as Posted
-from steno.journal.parts import Content, File, Hash, Image, Outcome, Seq, outcome_parts
+from steno.journal.parts import (
+    Content,
+    File,
+    Hash,
+    Image,
+    Outcome,
+    Seq,
+    outcome_parts,
+)
 
 # --- the session ----------------------------------------------------------------------------------
 
@@ -534,7 +542,10 @@ class PlanUpdated(ThreadFact, frozen=True, tag="plan.updated"):
 
     def lines(self) -> list[str]:
         """The steps as a person reads them. A status that has no sign is said in its own word."""
-        return [f"{_SIGNS.get(one.status, f'{one.status}:')} {one.step}" for one in self.steps]
+        return [
+            f"{_SIGNS.get(one.status, f'{one.status}:')} {one.step}"
+            for one in self.steps
+        ]
 
 
 _SIGNS = {"completed": "✓", "inProgress": "▸", "pending": "·"}
@@ -732,7 +743,9 @@ def taken_by(fact: AnyFact) -> tuple[Seq, ...]:
     return fact.takes if isinstance(fact, StepStarted) else ()
 
 
-_WITH_PARTS = frozenset((InputAdmitted, AttachmentSettled, MessageGiven, StepSealed, ToolSettled))
+_WITH_PARTS = frozenset(
+    (InputAdmitted, AttachmentSettled, MessageGiven, StepSealed, ToolSettled)
+)
 
 
 def parts_of(fact: AnyFact) -> tuple[Content, ...]:
@@ -752,8 +765,12 @@ def payloads_of(fact: AnyFact) -> tuple[Hash, ...]:
         return fact.payloads
     if type(fact) not in _WITH_PARTS:
         files = versions_of(fact) if isinstance(fact, FileFact) else ()
-        return tuple(hash for one in files for hash in (one.before, one.after) if hash)
-    return tuple(part.hash for part in parts_of(fact) if isinstance(part, (Image, File)))
+        return tuple(
+            hash for one in files for hash in (one.before, one.after) if hash
+        )
+    return tuple(
+        part.hash for part in parts_of(fact) if isinstance(part, (Image, File))
+    )
 
 
 def versions_of(fact: AnyFact) -> tuple[FileVersions, ...]:

@@ -234,7 +234,9 @@ class _TextKept(Struct):
     thinned: bool = False
     _kept_from: int = 0
 
-    def let_go(self, slots: list[_Slot], chars_max: int, weigh: Weigh) -> list[Weighed]:
+    def let_go(
+        self, slots: list[_Slot], chars_max: int, weigh: Weigh
+    ) -> list[Weighed]:
         """What was let go, if there was twice as much text as may be kept: the oldest first, and
         so many at once that an event loop need not wait for long."""
         if self.chars <= 2 * chars_max:
@@ -297,7 +299,10 @@ class History(Struct):
             case f.StepSealed():
                 self._turn.answered = True
                 if fact.usage is not None and fact.usage.input is not None:
-                    self.counted = (fact.step, fact.usage.input + (fact.usage.output or 0))
+                    self.counted = (
+                        fact.step,
+                        fact.usage.input + (fact.usage.output or 0),
+                    )
                 parts = fact.parts if fact.ended == "complete" else _sayable(fact)
                 answered = Answered(fact.step, parts, fact.ended)
                 self._add(seq, answered, chars_of(parts), fact.step, seq)
@@ -307,7 +312,9 @@ class History(Struct):
                     self._add(seq, Closed(fact.turn, fact.outcome, fact.cause), 0)
             case f.ToolSettled():
                 address = seq if fact.started is None else fact.started
-                self._settle(seq, Settled(address, fact.call, fact.outcome), fact.step, seq)
+                self._settle(
+                    seq, Settled(address, fact.call, fact.outcome), fact.step, seq
+                )
             case f.ContextSet():
                 self.context, self.counted = fact, None
             case f.SessionStarted():
@@ -331,11 +338,22 @@ class History(Struct):
                 self._edit(seq, fact)
             case f.ToolStarted() | f.OutputLate() | f.StepLost() | f.UsageReported():
                 pass
-            case f.InputWithdrawn() | f.InterruptAsked() | f.ApprovalFact() | f.SessionRenamed():
+            case (
+                f.InputWithdrawn()
+                | f.InterruptAsked()
+                | f.ApprovalFact()
+                | f.SessionRenamed()
+            ):
                 pass
             case f.FolderSet() | f.FileFact():
                 pass
-            case f.GoalSet() | f.HelperFact() | f.ThreadFact() | f.MemoryFact() | f.OutsideFact():
+            case (
+                f.GoalSet()
+                | f.HelperFact()
+                | f.ThreadFact()
+                | f.MemoryFact()
+                | f.OutsideFact()
+            ):
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -360,7 +378,9 @@ class History(Struct):
         open turn answers stands even where a summary stands for it too."""
         summary = self._summaries.standing(self._gone)
         upto = 0 if summary is None else summary.said.upto
-        told: list[tuple[Seq, Standing]] = [] if summary is None else [(upto, summary.said)]
+        told: list[tuple[Seq, Standing]] = (
+            [] if summary is None else [(upto, summary.said)]
+        )
         pinned = None if summary is None else summary.pinned
         for slot in self._standing():
             if slot.at > upto or slot is pinned:
@@ -371,7 +391,9 @@ class History(Struct):
 
     def said(self, inputs: Sequence[Seq]) -> list[Said]:
         """Inputs as they will stand in the history once they are taken."""
-        return [said for seq in inputs if isinstance(said := self._inputs.get(seq), Said)]
+        return [
+            said for seq in inputs if isinstance(said := self._inputs.get(seq), Said)
+        ]
 
     def left_out(self, upto: Seq) -> frozenset[Seq]:
         """Messages up to a seq that a model is not told, or not any more as they were."""
@@ -420,7 +442,11 @@ class History(Struct):
             return None if entry.seq in hidden else entry
         if slot.step in hidden:
             return None
-        return Settled(entry.seq, _calls(entry)[0], HIDDEN) if entry.seq in hidden else entry
+        return (
+            Settled(entry.seq, _calls(entry)[0], HIDDEN)
+            if entry.seq in hidden
+            else entry
+        )
 
     def _is_open(self) -> bool:
         return self._turn.origin is not None and self._turn.outcome is None
@@ -429,7 +455,9 @@ class History(Struct):
         """It comes before the turn that takes its input; what comes later, a model is not told."""
         said = self._inputs.get(fact.input)
         if isinstance(said, Said):
-            left = tuple(one for one in said.awaits if one.id != fact.file or not fact.parts)
+            left = tuple(
+                one for one in said.awaits if one.id != fact.file or not fact.parts
+            )
             parts = (*fact.parts, *said.parts)
             self._inputs[fact.input] = replace(said, parts=parts, awaits=left)
             self._attached.add(fact.input)
@@ -466,7 +494,9 @@ class History(Struct):
 
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
         if self._forked is not None and self._forked.origin == fact.origin:
-            self._forked.outcome = "interrupted"  # it is run again here, and is not told twice
+            self._forked.outcome = (
+                "interrupted"  # it is run again here, and is not told twice
+            )
         if self._notes:
             for note in self._notes:
                 self._slots.append(_Slot(seq, note, _TurnTold(answered=True)))
@@ -484,7 +514,9 @@ class History(Struct):
         while turn is not None and not turn.continued:
             turn.continued = True
             turn = (
-                self._turns.get(turn.origin.turn) if isinstance(turn.origin, f.Continues) else None
+                self._turns.get(turn.origin.turn)
+                if isinstance(turn.origin, f.Continues)
+                else None
             )
 
     def _take(self, at: Seq, taken: Seq) -> None:
@@ -495,7 +527,12 @@ class History(Struct):
             self._add(at, said, _chars(said), None, fact)
 
     def _add(
-        self, at: Seq, entry: Standing, chars: int, step: Seq | None = None, fact: Seq = 0
+        self,
+        at: Seq,
+        entry: Standing,
+        chars: int,
+        step: Seq | None = None,
+        fact: Seq = 0,
     ) -> None:
         self._slots.append(_Slot(at, entry, self._turn, step, 0, None, fact))
         self._texts.chars += chars
@@ -531,8 +568,12 @@ class History(Struct):
             self._add(seq, Closed(seq, "interrupted", "forked"), 0)
             self._forked = self._turn
         self._turn = _TurnTold()
-        taken = {slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said}
-        self._inputs = {seq: said for seq, said in self._inputs.items() if seq in taken}
+        taken = {
+            slot.entry.seq for slot in self._slots if kind_of(slot.entry) is Said
+        }
+        self._inputs = {
+            seq: said for seq, said in self._inputs.items() if seq in taken
+        }
 
     def _settle_open(self, seq: Seq) -> None:
         """What came of a call that was open where a fork begins only its parent learns."""
@@ -541,14 +582,20 @@ class History(Struct):
             if kind_of(slot.entry) is Answered:
                 for call in _calls(slot.entry):
                     if call not in settled:
-                        self._settle(seq, Settled(seq, call, Unknown()), slot.entry.seq)
+                        self._settle(
+                            seq, Settled(seq, call, Unknown()), slot.entry.seq
+                        )
                 return
             settled.update(_calls(slot.entry))
 
     def _edit(
         self,
         seq: Seq,
-        fact: f.Compacted | f.MessageHidden | f.MessageRedacted | f.Rewound | f.RewindWithdrawn,
+        fact: f.Compacted
+        | f.MessageHidden
+        | f.MessageRedacted
+        | f.Rewound
+        | f.RewindWithdrawn,
     ) -> None:
         """The next request is not what the provider counted and some more."""
         self.counted = None
@@ -556,7 +603,9 @@ class History(Struct):
             case f.Compacted():
                 said = Summarised(seq, fact.upto, fact.summary)
                 slot = _Slot(seq, said, _TurnTold(answered=True))
-                prompts = (one for one in reversed(self._slots) if kind_of(one.entry) is Said)
+                prompts = (
+                    one for one in reversed(self._slots) if kind_of(one.entry) is Said
+                )
                 pinned = next(prompts, None) if self._is_open() else None
                 without = self._gone.upto(fact.upto)
                 self._summaries.made.append(_SummaryMade(slot, said, without, pinned))
@@ -644,7 +693,9 @@ def restored(weighed: Weighed, fact: f.AnyFact) -> Entry:
 def _calls(entry: Standing) -> tuple[str, ...]:
     match entry:
         case Answered():
-            return tuple(part.id for part in entry.parts if isinstance(part, ToolCall))
+            return tuple(
+                part.id for part in entry.parts if isinstance(part, ToolCall)
+            )
         case Settled():
             return (entry.call,)
         case Weighed():

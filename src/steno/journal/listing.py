@@ -104,7 +104,9 @@ class ListingRow(Struct, omit_defaults=True):
             case f.TurnEnded():
                 self.turns += 1
                 self.last_turn, self.asked, self.open = fact.outcome, 0, 0
-                self.unseen &= fact.outcome == "interrupted" and fact.cause not in f.STOPS
+                self.unseen &= (
+                    fact.outcome == "interrupted" and fact.cause not in f.STOPS
+                )
                 self.deliveries.apply(seq, at_ms, fact)
                 self.memory.apply(seq, fact)
             case f.InputWithdrawn():
@@ -115,7 +117,12 @@ class ListingRow(Struct, omit_defaults=True):
             case f.ItemKept() | f.ItemsWithdrawn():
                 self._keep(seq, fact)
             case f.SessionRenamed():
-                self.title, self.named, self.titled, self.proposed = fact.title, True, seq, 0
+                self.title, self.named, self.titled, self.proposed = (
+                    fact.title,
+                    True,
+                    seq,
+                    0,
+                )
             case f.SessionAttended():
                 self.ended = None
                 self.owed.apply(seq, fact)
@@ -126,7 +133,10 @@ class ListingRow(Struct, omit_defaults=True):
             case f.DeliveryFact():
                 return self.deliveries.apply(seq, at_ms, fact)
             case f.ContextSet():
-                self.model, self.fallback = fact.own_model, fact.model if fact.instead_of else ""
+                self.model, self.fallback = (
+                    fact.own_model,
+                    fact.model if fact.instead_of else "",
+                )
                 self.memory.apply(seq, fact)
             case f.Compacted():
                 self.compacted, self.context = seq, None
@@ -142,7 +152,12 @@ class ListingRow(Struct, omit_defaults=True):
                 return self._note(seq, fact)
             case f.InterruptAsked() | f.GoalSet() | f.ApprovalFact() | f.JobFact():
                 return False
-            case f.ThreadFact() | f.MessageRedacted() | f.RewindWithdrawn() | f.FileFact():
+            case (
+                f.ThreadFact()
+                | f.MessageRedacted()
+                | f.RewindWithdrawn()
+                | f.FileFact()
+            ):
                 return False
             case unreachable:
                 assert_never(unreachable)
@@ -153,7 +168,9 @@ class ListingRow(Struct, omit_defaults=True):
         if not self.title and not self.named and (title := title_of(said)):
             self.title, self.titled = title, seq
 
-    def _ask_or_entitle(self, seq: Seq, fact: f.HelperStarted | f.SessionTitled) -> bool:
+    def _ask_or_entitle(
+        self, seq: Seq, fact: f.HelperStarted | f.SessionTitled
+    ) -> bool:
         if isinstance(fact, f.HelperStarted):
             asked = fact.purpose == "title"
             self.title_tries += asked
@@ -183,14 +200,20 @@ class ListingRow(Struct, omit_defaults=True):
         return True
 
     def _start(self, record: f.Record, fact: f.SessionStarted) -> None:
-        self.platform, self.name, self.forked_from = fact.platform, fact.name, fact.forked_from
+        self.platform, self.name, self.forked_from = (
+            fact.platform,
+            fact.name,
+            fact.forked_from,
+        )
         self.model, self.fallback = fact.model or self.model, ""
         self.folder = fact.folder or self.folder
         self.created_ms = record.at_ms
         self.usage, self.context = UsageTotal(), None
         self.owed, self.deliveries, self.ended = Owed(), OwedDeliveries(), None
         self.waiting, self.asked, self.open, self.unseen = [], 0, 0, False
-        self.memory = SessionMemory(upto=0 if fact.forked_from is None else record.seq)
+        self.memory = SessionMemory(
+            upto=0 if fact.forked_from is None else record.seq
+        )
 
     @property
     def pending(self) -> list[Seq]:
@@ -208,7 +231,9 @@ class ListingRow(Struct, omit_defaults=True):
     def _wait_no_longer(self, inputs: tuple[Seq, ...]) -> bool:
         taken = [input for input in inputs if self.waits(input)]
         for input in taken:
-            self.waiting = [left for run in self.waiting for left in _without(run, input)]
+            self.waiting = [
+                left for run in self.waiting for left in _without(run, input)
+            ]
         return bool(taken)
 
     def owes(self) -> bool:
@@ -259,10 +284,16 @@ def titles(fact: f.AnyFact) -> tuple[Content, ...]:
 
 def title_of(parts: tuple[Content, ...]) -> str:
     """The first line that was said; where it was redacted, a word that says so."""
-    line = next((line.strip() for line in text_of(parts).splitlines() if line.strip()), "")
+    line = next(
+        (line.strip() for line in text_of(parts).splitlines() if line.strip()), ""
+    )
     if not line and any(isinstance(part, Redacted) for part in parts):
         return GONE
-    return line if len(line) <= TITLE_LEN_MAX else line[: TITLE_LEN_MAX - 1].rstrip() + "…"
+    return (
+        line
+        if len(line) <= TITLE_LEN_MAX
+        else line[: TITLE_LEN_MAX - 1].rstrip() + "…"
+    )
 
 
 # --- which sessions work for another one, by what they say themselves

@@ -31,7 +31,13 @@ DISTILLATES_MAX = 20
 
 
 MemoryNews = (
-    TurnEnded | HelperStarted | Distilled | MemoryRemoved | MessageHidden | Rewound | ContextSet
+    TurnEnded
+    | HelperStarted
+    | Distilled
+    | MemoryRemoved
+    | MessageHidden
+    | Rewound
+    | ContextSet
 )
 """The facts that can change what there is to remember."""
 

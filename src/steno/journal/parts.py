@@ -25,7 +25,9 @@ GONE = "[redacted]"
 """Stands where a plain string was removed on request."""
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Part(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """Base of all parts: strict when read, compact when written."""
 
 
@@ -140,7 +142,9 @@ def chars_of(parts: tuple[Content, ...]) -> int:
             case Text():
                 chars += len(part.text)
             case Reasoning():
-                chars += len(part.text) + (0 if part.blob is None else len(part.blob.data))
+                chars += len(part.text) + (
+                    0 if part.blob is None else len(part.blob.data)
+                )
             case ToolCall():
                 chars += len(part.arguments)
             case Opaque():

@@ -41,7 +41,9 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
         case f.InputAdmitted():
             instructions = fact.instructions and GONE
             quoted = fact.quoted and GONE
-            emptied = replace(fact, parts=_without(fact.parts), quoted=quoted, labels=())
+            emptied = replace(
+                fact, parts=_without(fact.parts), quoted=quoted, labels=()
+            )
             emptied = replace(emptied, awaits=())
             return replace(emptied, instructions=instructions)
         case f.MessageGiven():
@@ -60,7 +62,9 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(fact, text=GONE)
         case f.PlanUpdated():
             return replace(
-                fact, steps=tuple(replace(step, step=GONE) for step in fact.steps), explanation=GONE
+                fact,
+                steps=tuple(replace(step, step=GONE) for step in fact.steps),
+                explanation=GONE,
             )
         case f.SessionRenamed() | f.SessionTitled():
             return replace(fact, title=GONE)
@@ -91,15 +95,29 @@ def redact(fact: f.AnyFact) -> f.AnyFact | None:
             return replace(fact, files=tuple(map(_forgotten, fact.files)))
         case f.ModeSet() | f.FolderSet() | f.FilesSettled() | f.ItemsWithdrawn():
             return None
-        case f.SessionStarted() | f.InputWithdrawn() | f.InputDeleted() | f.TurnStarted():
+        case (
+            f.SessionStarted()
+            | f.InputWithdrawn()
+            | f.InputDeleted()
+            | f.TurnStarted()
+        ):
             return None
-        case f.InterruptAsked() | f.StepStarted() | f.UsageReported() | f.ToolStarted():
+        case (
+            f.InterruptAsked() | f.StepStarted() | f.UsageReported() | f.ToolStarted()
+        ):
             return None
         case f.HelperStarted():
             return None
-        case f.MemoryRemoved() | f.MessageHidden() | f.MessageRedacted() | f.Rewound():
+        case (
+            f.MemoryRemoved() | f.MessageHidden() | f.MessageRedacted() | f.Rewound()
+        ):
             return None
-        case f.RewindWithdrawn() | f.ThreadBound() | f.ThreadCompacted() | f.OutsideFact():
+        case (
+            f.RewindWithdrawn()
+            | f.ThreadBound()
+            | f.ThreadCompacted()
+            | f.OutsideFact()
+        ):
             return None
         case unreachable:
             assert_never(unreachable)

@@ -65,13 +65,21 @@ class OpenTurn(Struct):
     def call(
         self,
         seq: Seq,
-        fact: f.ToolStarted | f.ToolSettled | f.OutputLate | f.ApprovalAsked | f.ApprovalDecided,
+        fact: f.ToolStarted
+        | f.ToolSettled
+        | f.OutputLate
+        | f.ApprovalAsked
+        | f.ApprovalDecided,
     ) -> None:
         """Take in a fact about a call of this turn."""
         match fact:
             case f.ToolStarted():
                 if (call := self.calls.get(fact.call)) is not None:
-                    call.started, call.group, call.repeat = seq, fact.group, fact.repeat
+                    call.started, call.group, call.repeat = (
+                        seq,
+                        fact.group,
+                        fact.repeat,
+                    )
             case f.ToolSettled():
                 self.calls.pop(fact.call, None)
                 self.settled.append(fact)
@@ -149,7 +157,11 @@ class CutOff(Struct):
 
     def waits(self) -> bool:
         """Whether it can still be taken up."""
-        return self.acknowledged_by is None and not self.undone_by and not self.given_up()
+        return (
+            self.acknowledged_by is None
+            and not self.undone_by
+            and not self.given_up()
+        )
 
     def given_up(self) -> bool:
         return self.came_to_nothing() or self.killed >= KILLED_MAX
@@ -271,7 +283,11 @@ class State(Struct):
                 self.title = fact.title
             case f.ContextSet():
                 self.context, self.instructions = fact, fact.instructions
-                if self.turn is not None and fact.instead_of and fact.model not in self.turn.fallen:
+                if (
+                    self.turn is not None
+                    and fact.instead_of
+                    and fact.model not in self.turn.fallen
+                ):
                     self.turn.fall_back(fact.model)
             case f.GoalSet() | f.FolderSet() | f.ModeSet() | f.RuleSet():
                 self._choose(fact)
@@ -284,12 +300,18 @@ class State(Struct):
             case f.HelperEnded():
                 self._end_helper(fact)
             case f.ThreadBound():
-                self.threads[fact.runtime], self.bound[fact.runtime] = fact.thread, seq
+                self.threads[fact.runtime], self.bound[fact.runtime] = (
+                    fact.thread,
+                    seq,
+                )
                 self.behind -= {fact.runtime}
             case f.DeliveryOwed():
                 self.deliveries[seq] = fact
             case f.DeliverySettled():
-                if not isinstance(fact.outcome, f.DeliveryRefused) or fact.outcome.final:
+                if (
+                    not isinstance(fact.outcome, f.DeliveryRefused)
+                    or fact.outcome.final
+                ):
                     self.deliveries.pop(fact.owed, None)
             case f.SessionAttended():
                 self.ended = None
@@ -300,7 +322,12 @@ class State(Struct):
                 self.owed.apply(seq, fact)
             case f.DeliveryAttempted() | f.DeliveryPlaced() | f.Posted():
                 pass
-            case f.AttachmentSettled() | f.InputEdited() | f.InputDeleted() | f.MemoryFact():
+            case (
+                f.AttachmentSettled()
+                | f.InputEdited()
+                | f.InputDeleted()
+                | f.MemoryFact()
+            ):
                 pass
             case f.ThreadCompacted() | f.PlanUpdated():
                 pass
@@ -329,7 +356,9 @@ class State(Struct):
             case unreachable:
                 assert_never(unreachable)
 
-    def _file(self, seq: Seq, fact: f.FileKept | f.FilesPutBack | f.FilesSettled) -> None:
+    def _file(
+        self, seq: Seq, fact: f.FileKept | f.FilesPutBack | f.FilesSettled
+    ) -> None:
         match fact:
             case f.FilesPutBack():
                 self.putting_back[seq] = fact
@@ -359,13 +388,21 @@ class State(Struct):
         if fact.outcome == "interrupted" and fact.cause not in f.STOPS:
             continued = cut is not None and cut.is_continued_by(turn)
             if cut is not None and continued and turn.last is None:
-                cut.withdraw(turn.seq)  # it came to nothing: what was cut off waits, as before
+                cut.withdraw(
+                    turn.seq
+                )  # it came to nothing: what was cut off waits, as before
                 return
             # A signal is no kill: what ends us in order is not an effect of what we do.
-            killed = cut.killed + (fact.cause == "killed") if cut is not None and continued else 0
+            killed = (
+                cut.killed + (fact.cause == "killed")
+                if cut is not None and continued
+                else 0
+            )
             waiting = frozenset(self.pending)
             key = continuation_key(turn)
-            after = CutOff(self.last_turn, key, at=self.head, later=waiting, killed=killed)
+            after = CutOff(
+                self.last_turn, key, at=self.head, later=waiting, killed=killed
+            )
             came_back = turn.last is not None or (
                 cut is not None and cut.acknowledged_by is not None
             )
@@ -395,8 +432,12 @@ class State(Struct):
                 turn.broken = turn.broken + 1 if fact.ended == "incomplete" else 0
                 turn.settled, turn.compaction = [], None
                 if fact.ended == "complete":
-                    calls = (part for part in fact.parts if isinstance(part, ToolCall))
-                    turn.calls |= {call.id: OpenCall(call, fact.step) for call in calls}
+                    calls = (
+                        part for part in fact.parts if isinstance(part, ToolCall)
+                    )
+                    turn.calls |= {
+                        call.id: OpenCall(call, fact.step) for call in calls
+                    }
             case f.StepLost():
                 turn.step, turn.last_lost = None, fact
                 turn.lost += 1
@@ -410,7 +451,11 @@ class State(Struct):
     def _edit(
         self,
         seq: Seq,
-        fact: f.Compacted | f.MessageHidden | f.MessageRedacted | f.Rewound | f.RewindWithdrawn,
+        fact: f.Compacted
+        | f.MessageHidden
+        | f.MessageRedacted
+        | f.Rewound
+        | f.RewindWithdrawn,
     ) -> None:
         """What was said before changed: no external thread knows of that."""
         self._fall_behind()
@@ -433,7 +478,11 @@ class State(Struct):
     def _end_helper(self, fact: f.HelperEnded) -> None:
         helper = self.helpers.pop(fact.started, None)
         self.stopping = None
-        failed = helper is not None and helper.purpose == "summary" and fact.outcome != "done"
+        failed = (
+            helper is not None
+            and helper.purpose == "summary"
+            and fact.outcome != "done"
+        )
         if self.turn is not None and failed:
             self.turn.compaction = "failed"
 
@@ -448,7 +497,9 @@ class State(Struct):
                 self.turn, f.TurnEnded(self.turn.seq, "interrupted", "forked")
             )
         self.turn = self.cut_off = self.stopping = None
-        self.rules = {rule: one for rule, one in self.rules.items() if one.verdict != "allow"}
+        self.rules = {
+            rule: one for rule, one in self.rules.items() if one.verdict != "allow"
+        }
         self.pending, self.deliveries, self.threads, self.helpers = {}, {}, {}, {}
         self.owed, self.ended, self.bound, self.behind = Owed(), None, {}, frozenset()
 

@@ -105,18 +105,29 @@ class Transcript(Struct):
         fact = record.fact
         match fact:
             case f.InputAdmitted():
-                said = Message(record.seq, record.seq, record.at_ms, "user", fact.parts, "pending")
+                said = Message(
+                    record.seq,
+                    record.seq,
+                    record.at_ms,
+                    "user",
+                    fact.parts,
+                    "pending",
+                )
                 said.author = fact.author
                 self._inputs[record.seq] = said
                 self.messages.append(said)
-                self.title = self.title if self.title or self._named else title_of(fact.parts)
+                self.title = (
+                    self.title if self.title or self._named else title_of(fact.parts)
+                )
             case f.TurnStarted():
                 self._start_turn(record.seq, fact)
             case f.StepStarted():
                 for seq in fact.takes:
                     self._take(seq)
             case f.StepSealed():
-                state: MessageState = "complete" if fact.ended == "length" else fact.ended
+                state: MessageState = (
+                    "complete" if fact.ended == "length" else fact.ended
+                )
                 self._say(record, fact.step, "assistant", fact.parts, state)
                 self._sealed = True
             case f.StepLost():
@@ -130,7 +141,16 @@ class Transcript(Struct):
             case f.MessageGiven():
                 seq, role = record.seq, fact.role
                 self._place(
-                    Message(seq, seq, record.at_ms, role, fact.parts, "given", None, fact.call)
+                    Message(
+                        seq,
+                        seq,
+                        record.at_ms,
+                        role,
+                        fact.parts,
+                        "given",
+                        None,
+                        fact.call,
+                    )
                 )
                 if role == "user" and not self.title and not self._named:
                     self.title = title_of(fact.parts)
@@ -143,7 +163,9 @@ class Transcript(Struct):
             case f.AttachmentSettled():
                 self._attach(fact)
             case f.Posted():
-                self._say(record, record.seq, "notice", (Text(fact.text),), "complete")
+                self._say(
+                    record, record.seq, "notice", (Text(fact.text),), "complete"
+                )
             case f.SessionRenamed():
                 self.title, self._named = fact.title, True
             case f.SessionTitled():
@@ -151,23 +173,37 @@ class Transcript(Struct):
             case f.PlanUpdated():
                 self.plan = fact
             case f.MessageHidden():
-                (self._hidden.add if fact.hidden else self._hidden.discard)(fact.target)
+                (self._hidden.add if fact.hidden else self._hidden.discard)(
+                    fact.target
+                )
                 for message in self.messages:
                     if message.seq == fact.target:
                         message.hidden = fact.hidden
-            case f.UsageReported() | f.OutputLate() | f.InterruptAsked() | f.ApprovalFact():
+            case (
+                f.UsageReported()
+                | f.OutputLate()
+                | f.InterruptAsked()
+                | f.ApprovalFact()
+            ):
                 pass
             case f.FileFact():
                 pass
             case f.ContextFact() | f.HelperFact() | f.MemoryFact() | f.OutsideFact():
                 pass
-            case f.ThreadBound() | f.ThreadCompacted() | f.Compacted() | f.MessageRedacted():
+            case (
+                f.ThreadBound()
+                | f.ThreadCompacted()
+                | f.Compacted()
+                | f.MessageRedacted()
+            ):
                 pass
             case f.ItemKept():
                 self._read(record, fact)
             case f.ItemsWithdrawn():
                 self._withdraw_items(fact)
-            case f.Rewound() | f.RewindWithdrawn():  # people still read what a model is not told
+            case (
+                f.Rewound() | f.RewindWithdrawn()
+            ):  # people still read what a model is not told
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -179,8 +215,13 @@ class Transcript(Struct):
                 continue
             role: Role = "tool" if draft.stream.kind == "output" else "assistant"
             seq = draft.stream.started
-            shown = Message(seq, seq, 0, role, (Text(draft.text),), "streaming", self._open_turn())
-            shown.tool_call_id, shown.hidden = self._calls.get(seq), seq in self._hidden
+            shown = Message(
+                seq, seq, 0, role, (Text(draft.text),), "streaming", self._open_turn()
+            )
+            shown.tool_call_id, shown.hidden = (
+                self._calls.get(seq),
+                seq in self._hidden,
+            )
             self._place(shown)
 
     def _start_turn(self, seq: Seq, fact: f.TurnStarted) -> None:
@@ -205,7 +246,9 @@ class Transcript(Struct):
         said = self._inputs.get(seq)
         if said is not None and said.state == "pending":
             said.state = "withdrawn"
-            self.messages = [message for message in self.messages if message is not said]
+            self.messages = [
+                message for message in self.messages if message is not said
+            ]
             self._place(said)
 
     def _read(self, record: f.Record, fact: f.ItemKept) -> None:
@@ -216,7 +259,9 @@ class Transcript(Struct):
                 "failed" if one.failed else "complete" if one.whole else "incomplete"
             )
             seq = record.seq
-            said = Message(seq, seq, record.at_ms, role, one.parts, state, None, one.call)
+            said = Message(
+                seq, seq, record.at_ms, role, one.parts, state, None, one.call
+            )
             said.hidden = seq in self._hidden
             self._place(said)
             self._items.add(seq)
@@ -245,29 +290,46 @@ class Transcript(Struct):
         """An input that waits no longer stands before those that still do."""
         first = self._waiting()
         if self.messages[first] is not said:
-            at = next(i for i in range(first, len(self.messages)) if self.messages[i] is said)
+            at = next(
+                i
+                for i in range(first, len(self.messages))
+                if self.messages[i] is said
+            )
             self.messages.insert(first, self.messages.pop(at))
 
     def _settle(self, record: f.Record, fact: f.ToolSettled) -> None:
         seq = record.seq if fact.started is None else fact.started
         self._say(
-            record, seq, "tool", outcome_text(fact.outcome), _settled_state(fact.outcome), fact.call
+            record,
+            seq,
+            "tool",
+            outcome_text(fact.outcome),
+            _settled_state(fact.outcome),
+            fact.call,
         )
         self._calls.pop(seq, None)
 
     def _end_turn(self, fact: f.TurnEnded) -> None:
         for turn in reversed(self.turns):
             if turn.seq == fact.turn:
-                turn.outcome, turn.cause, turn.detail = fact.outcome, fact.cause, fact.detail
+                turn.outcome, turn.cause, turn.detail = (
+                    fact.outcome,
+                    fact.cause,
+                    fact.detail,
+                )
                 break
-        if fact.outcome == "failed" or (fact.outcome == "interrupted" and not self._sealed):
+        if fact.outcome == "failed" or (
+            fact.outcome == "interrupted" and not self._sealed
+        ):
             for said in self._taken:
                 said.state = fact.outcome
         self._taken = []
 
     def _start_session(self) -> None:
         """In a fork the inputs that wait are the parent's, and so is a turn under way."""
-        taken = {seq: said for seq, said in self._inputs.items() if said.state != "pending"}
+        taken = {
+            seq: said for seq, said in self._inputs.items() if said.state != "pending"
+        }
         self._inputs = taken
         if self.turns and self.turns[-1].outcome is None:
             self.turns[-1].outcome, self.turns[-1].cause = "interrupted", "forked"
@@ -281,7 +343,9 @@ class Transcript(Struct):
         state: MessageState,
         call: str | None = None,
     ) -> None:
-        said = Message(seq, record.seq, record.at_ms, role, parts, state, self._open_turn(), call)
+        said = Message(
+            seq, record.seq, record.at_ms, role, parts, state, self._open_turn(), call
+        )
         said.hidden = seq in self._hidden
         self._place(said)
 

@@ -40,18 +40,36 @@ class Turns(Struct):
                     self._taken.setdefault(input, []).append(
                         Taken(next(reversed(self.origins), 0), record.seq)
                     )
-            case f.InputFact() | f.StepSealed() | f.ToolFact() | f.TurnEnded() | f.InterruptAsked():
+            case (
+                f.InputFact()
+                | f.StepSealed()
+                | f.ToolFact()
+                | f.TurnEnded()
+                | f.InterruptAsked()
+            ):
                 pass
             case f.Rewound():
                 first = self._first_left_out(fact.to)
-                self.rewinds[record.seq] = tuple(turn for turn in self.origins if turn >= first)
+                self.rewinds[record.seq] = tuple(
+                    turn for turn in self.origins if turn >= first
+                )
             case f.RewindWithdrawn():
                 self.rewinds.pop(fact.rewind, None)
-            case f.StepLost() | f.UsageReported() | f.SessionStarted() | f.SessionRenamed():
+            case (
+                f.StepLost()
+                | f.UsageReported()
+                | f.SessionStarted()
+                | f.SessionRenamed()
+            ):
                 pass
             case f.ApprovalFact() | f.ContextFact() | f.HelperFact() | f.ThreadFact():
                 pass
-            case f.MemoryFact() | f.Compacted() | f.MessageHidden() | f.MessageRedacted():
+            case (
+                f.MemoryFact()
+                | f.Compacted()
+                | f.MessageHidden()
+                | f.MessageRedacted()
+            ):
                 pass
             case f.OutsideFact() | f.FileFact() | f.ItemFact():
                 pass
@@ -59,12 +77,16 @@ class Turns(Struct):
                 assert_never(unreachable)
 
     def undone(self) -> frozenset[Seq]:
-        return frozenset(turn for left_out in self.rewinds.values() for turn in left_out)
+        return frozenset(
+            turn for left_out in self.rewinds.values() for turn in left_out
+        )
 
     def last_standing(self) -> Seq | None:
         """The last turn that is not undone."""
         undone = self.undone()
-        return next((turn for turn in reversed(self.origins) if turn not in undone), None)
+        return next(
+            (turn for turn in reversed(self.origins) if turn not in undone), None
+        )
 
     def prompt(self, turn: Seq) -> Seq | None:
         """The input that a turn was begun for, through the turns that it took up."""

@@ -47,7 +47,9 @@ def open(path: str | PathLike[str], settings: Settings | None = None) -> Library
     return Library(BlockingStore(a_path(path), some_settings(settings)))
 
 
-def aopen(path: str | PathLike[str], settings: Settings | None = None) -> AsyncLibrary:
+def aopen(
+    path: str | PathLike[str], settings: Settings | None = None
+) -> AsyncLibrary:
     """The same for programs with an event loop: `async with steno.aopen(path) as chats`, or `await
     steno.aopen(path)`."""
     return AsyncLibrary(a_path(path), some_settings(settings))

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 from steno.journal.parts import Seq
 from steno.library.given import a_str
 from steno.library.library import AsyncLibrary
-from steno.library.means import SOURCE, Means, asked, at_once, keep_clear, path_of, search_of, sleep
+from steno.library.means import (
+    SOURCE,
+    Means,
+    asked,
+    at_once,
+    keep_clear,
+    path_of,
+    search_of,
+    sleep,
+)
 from steno.library.reply import AsyncReply
 from steno.library.session import (
     AsyncSession,
@@ -57,11 +66,15 @@ class Library:
     def session(self, name: str) -> "Session":
         """The session bound to a name of yours (a user, a ticket, a chat), made if there is
         none."""
-        return Session(AsyncSession(self._means, now(self._means.ensure(name))), self.store)
+        return Session(
+            AsyncSession(self._means, now(self._means.ensure(name))), self.store
+        )
 
     def open(self, id: str) -> "Session":
         """The session with this id."""
-        return Session(AsyncSession(self._means, now(self._means.known(id))), self.store)
+        return Session(
+            AsyncSession(self._means, now(self._means.known(id))), self.store
+        )
 
     def sessions(self) -> Iterator[Listed]:
         """Every session, the most recently used first."""
@@ -75,7 +88,9 @@ class Library:
         something is kept."""
         from steno.items import AsyncItems, Items
 
-        kept = AsyncItems(self._means.store, a_str("name", name), a_str("format", format), platform)
+        kept = AsyncItems(
+            self._means.store, a_str("name", name), a_str("format", format), platform
+        )
         return Items(kept)
 
     def bring(self, file: str | PathLike[str], trust: bool = False) -> "Session":
@@ -133,7 +148,9 @@ class Session:
     ) -> Admitted:
         return now(self._session.say(text, key, author, attach))
 
-    def reply(self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0) -> "Reply":
+    def reply(
+        self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0
+    ) -> "Reply":
         return Reply(self._session.reply(model, to, wait))
 
     def follow(self, after: str | None = None) -> Iterator[Followed]:

@@ -23,7 +23,9 @@ def an_int(name: str, value: object) -> int:
 
 def a_wait(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"wait must be a number of seconds, not {type(value).__name__}")
+        raise TypeError(
+            f"wait must be a number of seconds, not {type(value).__name__}"
+        )
     if not 0 <= value < math.inf:
         raise ValueError(f"wait must be a number of seconds from 0 on, not {value}")
     return float(value)
@@ -35,7 +37,9 @@ def an_input(to: object, session: str) -> Seq | None:
     if not isinstance(to, Admitted):
         return an_int("to", to)
     if to.session != session:
-        raise ValueError(f"to is an input of session {to.session!r}, not of {session!r}")
+        raise ValueError(
+            f"to is an input of session {to.session!r}, not of {session!r}"
+        )
     return to.seq
 
 
@@ -47,5 +51,7 @@ def a_path(path: object) -> Path:
 
 def some_settings(settings: object) -> Settings | None:
     if settings is not None and not isinstance(settings, Settings):
-        raise TypeError(f"settings must be steno.Settings, not {type(settings).__name__}")
+        raise TypeError(
+            f"settings must be steno.Settings, not {type(settings).__name__}"
+        )
     return settings

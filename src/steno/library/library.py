@@ -39,7 +39,9 @@ class AsyncLibrary:
     async def _open(self) -> "AsyncLibrary":
         from asyncio import sleep, to_thread
 
-        await load(to_thread, "steno.items", "steno.store.sqlite.store", "steno.store.memory")
+        await load(
+            to_thread, "steno.items", "steno.store.sqlite.store", "steno.store.memory"
+        )
         if str(self._path) == MEMORY:
             from steno.store.memory import MemoryStore, Place
 
@@ -88,9 +90,13 @@ class AsyncLibrary:
         something is kept."""
         from steno.items import AsyncItems
 
-        return AsyncItems(self.store, a_str("name", name), a_str("format", format), platform)
+        return AsyncItems(
+            self.store, a_str("name", name), a_str("format", format), platform
+        )
 
-    async def bring(self, file: str | PathLike[str], trust: bool = False) -> AsyncSession:
+    async def bring(
+        self, file: str | PathLike[str], trust: bool = False
+    ) -> AsyncSession:
         """Store the session of a file that `export` wrote, whole or not at all. One that is there
         already is left as it is. Without `trust`, one that lets calls run unasked is refused."""
         return await bring(self._means, file, trust)
@@ -122,7 +128,12 @@ class AsyncLibrary:
         anything. Docs: reference/search."""
         from asyncio import to_thread
 
-        await load(to_thread, "steno.search.keeper", "steno.search.query", "steno.search.searching")
+        await load(
+            to_thread,
+            "steno.search.keeper",
+            "steno.search.query",
+            "steno.search.searching",
+        )
         return await to_thread(
             self._searching().find, asked(query, limit, all, newest, before, literal)
         )

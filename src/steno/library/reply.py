@@ -70,7 +70,9 @@ class AsyncReply:
         deadline_s = time.monotonic() + self._wait_s
         pause_s = _PAUSE_S
         while not await self._try(last=time.monotonic() >= deadline_s):
-            await self._means.pause(min(pause_s, max(deadline_s - time.monotonic(), 0)))
+            await self._means.pause(
+                min(pause_s, max(deadline_s - time.monotonic(), 0))
+            )
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
         return self
 
@@ -83,7 +85,10 @@ class AsyncReply:
         return piece
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         writer, self._writer = self._held(), None
         try:
@@ -91,7 +96,9 @@ class AsyncReply:
                 case None:
                     await self._end(writer, "complete", "done", "", "")
                 case StoreUnwritable() | OutcomeUnknown():
-                    await self._end(writer, "interrupted", "interrupted", error.cause, "")
+                    await self._end(
+                        writer, "interrupted", "interrupted", error.cause, ""
+                    )
                 case Exception():
                     cause, detail = type(error).__name__, str(error)
                     await self._end(writer, "incomplete", "failed", cause, detail)
@@ -148,10 +155,14 @@ class AsyncReply:
 
         taken = await self._taken(writer.state)
         [said] = await self._store.read(self._session, taken - 1, 1)
-        turn = await writer.append([TurnStarted(Takes(taken)), StepStarted(self._model)])
+        turn = await writer.append(
+            [TurnStarted(Takes(taken)), StepStarted(self._model)]
+        )
         parts = cast(InputAdmitted, said.fact).parts
         self._stream = Stream(turn + 1, "text")
-        self._input = Message(taken, taken, said.at_ms, "user", parts, "complete", turn)
+        self._input = Message(
+            taken, taken, said.at_ms, "user", parts, "complete", turn
+        )
 
     async def _taken(self, state: "State") -> Seq:
         """The input that is to be answered."""
@@ -176,11 +187,20 @@ class AsyncReply:
         if said.state == "withdrawn":
             return NotPending(f"{of} was withdrawn; nothing was stored")
         turn = next(one for one in transcript.turns if one.seq == said.turn)
-        how = "was answered" if turn.outcome == "done" else f"was taken and {turn.outcome}"
+        how = (
+            "was answered"
+            if turn.outcome == "done"
+            else f"was taken and {turn.outcome}"
+        )
         return NotPending(f"{of} {how} in turn {turn.seq}; nothing was stored")
 
     async def _end(
-        self, writer: "Writer", how: StepEnding, outcome: TurnOutcome, cause: str, detail: str
+        self,
+        writer: "Writer",
+        how: StepEnding,
+        outcome: TurnOutcome,
+        cause: str,
+        detail: str,
     ) -> None:
         """Seal what is stored, not what we remember: a Ctrl-C may have struck between the two."""
         step = self._stream.started
@@ -188,7 +208,9 @@ class AsyncReply:
         text = "".join(draft.text for draft in drafts if draft.stream.started == step)
         ending = TurnEnded(step - 1, outcome, cause, detail)
         if text or how == "complete":
-            await writer.append([StepSealed(step, (Text(text),) if text else (), how), ending])
+            await writer.append(
+                [StepSealed(step, (Text(text),) if text else (), how), ending]
+            )
         else:
             await writer.append([StepLost(step, cause, sent="unknown"), ending])
 

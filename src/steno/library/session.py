@@ -14,7 +14,16 @@ from steno.library.means import SOURCE, Means
 from steno.library.reply import AsyncReply
 from steno.session.cursors import Place, from_print
 from steno.store.errors import NotAllowed
-from steno.store.protocol import PAGE, Admission, Admitted, Cursor, Event, Piece, Store, give_way
+from steno.store.protocol import (
+    PAGE,
+    Admission,
+    Admitted,
+    Cursor,
+    Event,
+    Piece,
+    Store,
+    give_way,
+)
 
 if TYPE_CHECKING:
     from steno.journal.history import History
@@ -39,7 +48,11 @@ HISTORY = (
 TRANSFERS = ("steno.service.transfers", "steno.service.views", "steno.session.load")
 
 WireFormat = Literal["openai-chat", "openai-responses", "anthropic"]
-_FORMATS = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages"}
+_FORMATS = {
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "anthropic": "messages",
+}
 
 Attached = str | PathLike[str] | tuple[str, bytes]
 
@@ -90,7 +103,9 @@ class AsyncSession:
         admission = Admission(input=said, session=self.id, payloads=payloads)
         return await self._store.admit(admission)
 
-    def reply(self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0) -> AsyncReply:
+    def reply(
+        self, model: str, to: Admitted | Seq | None = None, wait: float = 0.0
+    ) -> AsyncReply:
         """Answer an input: `to`, as `say` returned it, or the oldest that waits.
 
         `wait` is how many seconds to wait if another reply is under way. An older input then goes
@@ -99,10 +114,16 @@ class AsyncSession:
         been taken, or withdrawn.
         """
         return AsyncReply(
-            self._means, self.id, a_str("model", model), an_input(to, self.id), a_wait(wait)
+            self._means,
+            self.id,
+            a_str("model", model),
+            an_input(to, self.id),
+            a_wait(wait),
         )
 
-    async def follow(self, after: str | None = None) -> AsyncGenerator[Followed, None]:
+    async def follow(
+        self, after: str | None = None
+    ) -> AsyncGenerator[Followed, None]:
         """Every fact and every piece after a cursor, and then what comes, from any process, for
         ever. Without a cursor, from the beginning."""
         place = Place(cursor_at(after))
@@ -141,7 +162,9 @@ class AsyncSession:
 
     async def fork(self, at: "Message | Seq") -> "AsyncSession":
         """A session of its own with everything up to the end of a message or of a turn."""
-        return AsyncSession(self._means, await (await self._means.edits()).fork(self.id, _seq(at)))
+        return AsyncSession(
+            self._means, await (await self._means.edits()).fork(self.id, _seq(at))
+        )
 
     async def delete(self, with_forks: bool = False) -> int:
         """Remove the session for good; how many sessions were removed."""
@@ -171,7 +194,9 @@ class AsyncSession:
         from steno.service.views import Views
 
         transfers = Transfers(self._store, Views(self._means.sessions))
-        return "".join([piece.decode() async for piece in transfers.markdown(self.id)])
+        return "".join(
+            [piece.decode() async for piece in transfers.markdown(self.id)]
+        )
 
     # --- reading
 
@@ -184,12 +209,16 @@ class AsyncSession:
         await (await self._means.loaded_sessions()).whole(self.id, total)
         return total
 
-    async def messages(self, limit: int | None = None, after: Seq = 0) -> "list[Message]":
+    async def messages(
+        self, limit: int | None = None, after: Seq = 0
+    ) -> "list[Message]":
         """Everything said so far, with what is being streamed at this moment: what stands after a
         seq, and of that the last `limit`. Of a long output of a tool the text has the beginning and
         the end; `output` reads all of it."""
         least = an_int("after", after)
-        messages = [one for one in (await self.transcript()).messages if one.seq > least]
+        messages = [
+            one for one in (await self.transcript()).messages if one.seq > least
+        ]
         if limit is not None:
             most = max(an_int("limit", limit), 0)
             messages = messages[max(len(messages) - most, 0) :]
@@ -200,7 +229,10 @@ class AsyncSession:
             for part in _outputs(message):
                 room -= part.size
                 text = "" if room < 0 else await self._output(part)
-                message.parts = (Text(_excerpt(text, part, message.seq)), *message.parts)
+                message.parts = (
+                    Text(_excerpt(text, part, message.seq)),
+                    *message.parts,
+                )
         return messages
 
     async def output(self, message: "Message | Seq") -> str:
@@ -219,7 +251,9 @@ class AsyncSession:
         """What a model is told of the session, in the words of a provider: the messages, or the
         items, that a request to it has. What still waits is not among it."""
         if format not in _FORMATS:
-            raise ValueError(f"format must be one of {', '.join(_FORMATS)}, not {format!r}")
+            raise ValueError(
+                f"format must be one of {', '.join(_FORMATS)}, not {format!r}"
+            )
         await self._means.need(*HISTORY, f"steno.models.{format.replace('-', '_')}")
         from steno.journal.history import History
 
@@ -253,7 +287,9 @@ def followed(event: Event, place: Place) -> Followed:
     """An event, taken in by the place of a reader."""
     if isinstance(event, Piece):
         _, text = place.piece(event.stream, event.offset, event.text)
-        return Followed(event, place.id(), text if event.stream.kind == "text" else "")
+        return Followed(
+            event, place.id(), text if event.stream.kind == "text" else ""
+        )
     place.fact(event)
     return Followed(event, place.id())
 
@@ -268,7 +304,9 @@ def _seq(message: "Message | Seq") -> Seq:
     return message.seq if isinstance(message, Message) else an_int("message", message)
 
 
-def _attachments(attach: Sequence[Attached]) -> tuple[tuple[Image | File, ...], tuple[bytes, ...]]:
+def _attachments(
+    attach: Sequence[Attached],
+) -> tuple[tuple[Image | File, ...], tuple[bytes, ...]]:
     from steno.service.attachments import attachment, check_together, read_attachment
 
     read = [
@@ -298,7 +336,11 @@ async def _to_wire(means: Means, told: "History", format: str) -> list[Any]:
         body = msgspec.json.decode(format_.to_wire(request, payloads))
         messages: list[Any] = body[_FORMATS[format]]
         # A request ends with the user's words; that note is no part of the session.
-        return messages[:-1] if messages and GO_ON in json.dumps(messages[-1]) else messages
+        return (
+            messages[:-1]
+            if messages and GO_ON in json.dumps(messages[-1])
+            else messages
+        )
 
     return await means.aside(worded)
 
@@ -318,4 +360,6 @@ def _excerpt(text: str, part: File, seq: Seq) -> str:
         return text
     half = OUTPUT_CHARS_MAX // 2
     left_out = f"[characters {half} to {len(text) - half} of {len(text)} are left out"
-    return f"{text[:half]}\n{left_out}; output({seq}) has all of them]\n{text[-half:]}"
+    return (
+        f"{text[:half]}\n{left_out}; output({seq}) has all of them]\n{text[-half:]}"
+    )

@@ -47,7 +47,11 @@ class Answer:
 
     def think(self, piece: str, blob: Blob | None = None) -> list[Delta]:
         deltas = self._add("reasoning", piece)
-        if blob is not None and self._open is not None and self._open.kind == "reasoning":
+        if (
+            blob is not None
+            and self._open is not None
+            and self._open.kind == "reasoning"
+        ):
             self._open.blob = blob
         return deltas
 
@@ -115,7 +119,9 @@ class Answer:
 
     def _put(self, kind: Kind, piece: str) -> list[Delta]:
         run = (
-            self._open if self._open is not None and self._open.kind == kind else self._begin(kind)
+            self._open
+            if self._open is not None and self._open.kind == kind
+            else self._begin(kind)
         )
         run.pieces.append(piece)
         return [TextDelta(piece) if kind == "text" else ReasoningDelta(piece)]
@@ -163,7 +169,9 @@ def _call_parts(call: CallInProgress, id: str) -> list[Content]:
 
 def _paired(text: str) -> str:
     """Two halves of a character, side by side, become it."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text.encode("utf-16-le", "surrogatepass").decode(
+        "utf-16-le", "surrogatepass"
+    )
 
 
 def _free_id(id: str, taken: set[str], unique: str) -> str:

@@ -41,7 +41,13 @@ PATH = "/v1/messages"
 VERSION = ("anthropic-version", "2023-06-01")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CACHED = {"type": "ephemeral"}
-THINKING_TOKENS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+THINKING_TOKENS = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+}
 """What a model may think, by effort. It comes on top of the answer, so that that stays as long."""
 NO_TOOL = {
     "name": "none_available",
@@ -67,14 +73,20 @@ class MessagesFormat(Struct, frozen=True):
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
         told = conversation(request, payloads, self.provider, CALL_ID)
         most = self.tuning.max_tokens
-        body: dict[str, Any] = {"model": self.model, "max_tokens": most, "stream": True}
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": most,
+            "stream": True,
+        }
         if thinking := THINKING_TOKENS.get(self.tuning.effort):
             body["max_tokens"] = most + thinking
             body["thinking"] = {"type": "enabled", "budget_tokens": thinking}
         elif self.tuning.temperature is not None:  # a model that thinks takes none
             body["temperature"] = self.tuning.temperature
         if request.system.strip():
-            body["system"] = [{"type": "text", "text": request.system, "cache_control": CACHED}]
+            body["system"] = [
+                {"type": "text", "text": request.system, "cache_control": CACHED}
+            ]
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
         elif any(isinstance(message, FromTools) for message in told.lasting):
@@ -109,7 +121,11 @@ def _messages(told: Conversation) -> list[_MessageStart]:
     if wire:
         last = wire[-1].content
         block = last[-1]
-        fields = {"type": "text", "text": block.text} if isinstance(block, _TextBlock) else block
+        fields = (
+            {"type": "text", "text": block.text}
+            if isinstance(block, _TextBlock)
+            else block
+        )
         last[-1] = {**fields, "cache_control": CACHED}
     if told.note is not None:
         _append(wire, "user", [_TextBlock(told.note.text)])
@@ -123,13 +139,17 @@ def _append(wire: list[_MessageStart], role: str, blocks: list[Any]) -> None:
         wire.append(_MessageStart(role, blocks))
 
 
-def _blocks(message: FromUser | FromModel | FromTools) -> tuple[str, list[dict[str, Any]]]:
+def _blocks(
+    message: FromUser | FromModel | FromTools,
+) -> tuple[str, list[dict[str, Any]]]:
     match message:
         case FromUser():
             return "user", _shown(message.shown)
         case FromModel():
             return "assistant", [
-                wire for block in message.blocks if (wire := _block(block)) is not None
+                wire
+                for block in message.blocks
+                if (wire := _block(block)) is not None
             ]
         case FromTools():
             return "user", [_result(result) for result in message.results]
@@ -143,7 +163,11 @@ def _shown(shown: Shown) -> list[dict[str, Any]]:
         if isinstance(block, Words)
         else {
             "type": "image",
-            "source": {"type": "base64", "media_type": block.media_type, "data": block.base64},
+            "source": {
+                "type": "base64",
+                "media_type": block.media_type,
+                "data": block.base64,
+            },
         }
         for block in shown
     ]
@@ -155,7 +179,12 @@ def _block(block: Thought | Words | Call) -> dict[str, Any] | None:
             return {"type": "text", "text": block.text}
         case Call():
             arguments = msgspec.Raw(block.arguments.encode())
-            return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+            return {
+                "type": "tool_use",
+                "id": block.id,
+                "name": block.name,
+                "input": arguments,
+            }
         case Thought():
             return _thought(block)
         case unreachable:
@@ -177,12 +206,20 @@ def _thought(thought: Thought) -> dict[str, Any] | None:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    wire = {"type": "tool_result", "tool_use_id": result.call, "content": _shown(result.shown)}
+    wire = {
+        "type": "tool_result",
+        "tool_use_id": result.call,
+        "content": _shown(result.shown),
+    }
     return {**wire, "is_error": True} if result.failed else wire
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": schema(tool)}
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": schema(tool),
+    }
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -264,9 +301,15 @@ class MessagesReader:
         if self._asked is None and self._counted is None:
             return None
         asked, counted = self._asked or _Counts(), self._counted or _Counts()
-        fresh = counted.input_tokens if counted.input_tokens is not None else asked.input_tokens
+        fresh = (
+            counted.input_tokens
+            if counted.input_tokens is not None
+            else asked.input_tokens
+        )
         read = _latest(counted.cache_read_input_tokens, asked.cache_read_input_tokens)
-        made = _latest(counted.cache_creation_input_tokens, asked.cache_creation_input_tokens)
+        made = _latest(
+            counted.cache_creation_input_tokens, asked.cache_creation_input_tokens
+        )
         whole = None if fresh is None else fresh + (read or 0) + (made or 0)
         return Usage(whole, counted.output_tokens, read)
 
@@ -277,7 +320,9 @@ class MessagesReader:
             raise unreadable(error) from error
         match event.type:
             case "message_start":
-                self._asked = event.message.usage if event.message is not None else None
+                self._asked = (
+                    event.message.usage if event.message is not None else None
+                )
             case "content_block_start":
                 return self._begin(event.content_block or _Block())
             case "content_block_delta":
@@ -286,7 +331,9 @@ class MessagesReader:
                 self._stop_block()
             case "message_delta":
                 self._counted = event.usage or self._counted
-                self._stop_reason = (event.delta and event.delta.stop_reason) or self._stop_reason
+                self._stop_reason = (
+                    event.delta and event.delta.stop_reason
+                ) or self._stop_reason
             case "message_stop":
                 self._stop()
             case "error":
@@ -309,7 +356,9 @@ class MessagesReader:
             case "tool_use":
                 self._call = self.answer.call(block.id or "", block.name or "")
                 if block.input:
-                    self._call.pieces.append(msgspec.json.encode(block.input).decode())
+                    self._call.pieces.append(
+                        msgspec.json.encode(block.input).decode()
+                    )
         return []
 
     def _delta(self, delta: _BlockDelta) -> list[Delta]:

@@ -20,7 +20,15 @@ from typing import Literal, assert_never
 from msgspec import Struct
 
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
+from steno.journal.history import (
+    Answered,
+    Closed,
+    Entry,
+    Noted,
+    Said,
+    Settled,
+    Summarised,
+)
 from steno.journal.parts import (
     Content,
     File,
@@ -124,7 +132,10 @@ class Conversation(Struct, frozen=True):
 
 
 def conversation(
-    request: Request, payloads: Mapping[Hash, bytes], provider: str, call_id: re.Pattern[str]
+    request: Request,
+    payloads: Mapping[Hash, bytes],
+    provider: str,
+    call_id: re.Pattern[str],
 ) -> Conversation:
     """`call_id` is what the wire accepts as the id of a call; `provider` is whose blobs it
     takes."""
@@ -178,12 +189,16 @@ class _Telling:
         messages.extend(self._missing())
         return messages
 
-    def _message(self, entry: Said | Answered | Closed | Noted | Summarised) -> Iterator[Message]:
+    def _message(
+        self, entry: Said | Answered | Closed | Noted | Summarised
+    ) -> Iterator[Message]:
         match entry:
             case Said():
                 beside = wording.beside(entry)
                 shown = self._said(entry.parts) or (Words(wording.EMPTY_MESSAGE),)
-                yield _from_user((Words(beside.rstrip()), *shown) if beside else shown)
+                yield _from_user(
+                    (Words(beside.rstrip()), *shown) if beside else shown
+                )
             case Answered():
                 blocks = self._answered(entry)
                 self._open = [block for block in blocks if isinstance(block, Call)]
@@ -202,7 +217,9 @@ class _Telling:
         """Results for calls that have none: a rewind may end between the two."""
         if self._open:
             words = (Words(wording.NO_OUTCOME),)
-            self._results += [Result(call.id, words, failed=True) for call in self._open]
+            self._results += [
+                Result(call.id, words, failed=True) for call in self._open
+            ]
             self._open = []
             yield self._settled()
 
@@ -211,10 +228,14 @@ class _Telling:
         shown = self._outcome(entry.outcome)
         if call is None:
             yield from self._missing()
-            yield _from_user((Words(f"[Outcome of the earlier call {entry.call}]"), *shown))
+            yield _from_user(
+                (Words(f"[Outcome of the earlier call {entry.call}]"), *shown)
+            )
             return
         self._open.remove(call)
-        self._results.append(Result(call.id, shown, not isinstance(entry.outcome, Returned)))
+        self._results.append(
+            Result(call.id, shown, not isinstance(entry.outcome, Returned))
+        )
         if not self._open:
             yield self._settled()
 
@@ -224,12 +245,16 @@ class _Telling:
 
     def _said(self, parts: tuple[Content, ...]) -> Shown:
         return tuple(
-            block for part in parts if (block := self._block(part, whole_files=True)) is not None
+            block
+            for part in parts
+            if (block := self._block(part, whole_files=True)) is not None
         )
 
     def _outcome(self, outcome: Outcome) -> Shown:
         """A file among the output stands for text that is too long to show, so it is only named."""
-        blocks = (self._block(part, whole_files=False) for part in outcome_parts(outcome))
+        blocks = (
+            self._block(part, whole_files=False) for part in outcome_parts(outcome)
+        )
         shown = [block for block in blocks if block is not None]
         if verdict := wording.verdict(outcome):
             shown.append(Words(verdict))
@@ -249,7 +274,11 @@ class _Telling:
                 return Picture(media_type, b64encode(data).decode("ascii"))
             case File():
                 text = self._text_of(part) if whole_files else None
-                return Words(wording.stub(part) if text is None else wording.file_text(part, text))
+                return Words(
+                    wording.stub(part)
+                    if text is None
+                    else wording.file_text(part, text)
+                )
             case Opaque():
                 return Words(wording.opaque(part))
             case Reasoning() | ToolCall():
@@ -265,7 +294,11 @@ class _Telling:
             text = data.decode()
         except UnicodeDecodeError:
             return None
-        return text if len(text) <= FILE_CHARS_MAX else f"{text[:FILE_CHARS_MAX]}\n[cut here]"
+        return (
+            text
+            if len(text) <= FILE_CHARS_MAX
+            else f"{text[:FILE_CHARS_MAX]}\n[cut here]"
+        )
 
     def _answered(self, entry: Answered) -> tuple[Thought | Words | Call, ...]:
         """Its blocks in order, pieces of one text joined. A thought that nothing follows is worth
@@ -297,7 +330,11 @@ class _Telling:
                     _join(blocks, wording.opaque(part))
                 case unreachable:
                     assert_never(unreachable)
-        said = [block for block in blocks if not isinstance(block, Words) or block.text.strip()]
+        said = [
+            block
+            for block in blocks
+            if not isinstance(block, Words) or block.text.strip()
+        ]
         if marker:
             said.append(Words(marker))
         while said and isinstance(said[-1], Thought):
@@ -310,7 +347,9 @@ class _Telling:
             if _NAME.fullmatch(part.name)
             else _NOT_NAME.sub("_", part.name)[:64] or "unnamed"
         )
-        return Call(self._unique(entry, part.id), name, json_object(part.arguments), part.id)
+        return Call(
+            self._unique(entry, part.id), name, json_object(part.arguments), part.id
+        )
 
     def _unique(self, entry: Answered, written: str) -> str:
         """The id as written if the wire takes it and no earlier call has it; else one made from its
@@ -353,7 +392,8 @@ def _join(blocks: list[Thought | Words | Call], text: str) -> None:
 def shown_text(shown: Shown) -> str:
     """For wires that carry only text here."""
     return "\n\n".join(
-        block.text if isinstance(block, Words) else "[image, not shown]" for block in shown
+        block.text if isinstance(block, Words) else "[image, not shown]"
+        for block in shown
     )
 
 

@@ -69,7 +69,9 @@ def reported(error: Any) -> ModelError:
         )
         cause = _cause(status, words, message)
     return ModelError(
-        cause or "server_error", bounded(message or "the provider reported an error"), "yes"
+        cause or "server_error",
+        bounded(message or "the provider reported an error"),
+        "yes",
     )
 
 
@@ -81,7 +83,11 @@ def unreadable(error: Exception) -> ModelError:
 
 
 def bounded(detail: str) -> str:
-    return detail if len(detail) <= DETAIL_CHARS_MAX else f"{detail[: DETAIL_CHARS_MAX - 1]}…"
+    return (
+        detail
+        if len(detail) <= DETAIL_CHARS_MAX
+        else f"{detail[: DETAIL_CHARS_MAX - 1]}…"
+    )
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -142,12 +148,21 @@ def _error_in(body: bytes) -> tuple[str, list[str]]:
 
 def _message(error: Any) -> str:
     if isinstance(error, dict):
-        found = next((error[key] for key in ("message", "detail", "error") if error.get(key)), "")
-        return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        found = next(
+            (error[key] for key in ("message", "detail", "error") if error.get(key)),
+            "",
+        )
+        return (
+            found if isinstance(found, str) else msgspec.json.encode(found).decode()
+        )
     return error if isinstance(error, str) else ""
 
 
 def _words(error: Any) -> list[str]:
     if not isinstance(error, dict):
         return []
-    return [word for word in (error.get("code"), error.get("type")) if isinstance(word, str)]
+    return [
+        word
+        for word in (error.get("code"), error.get("type"))
+        if isinstance(word, str)
+    ]

@@ -80,12 +80,16 @@ class HttpModel:
             client, self._client = self._client, None
             await client.close()
 
-    async def _deltas(self, body: bytes, reader: AnswerReader) -> AsyncGenerator[Delta, None]:
+    async def _deltas(
+        self, body: bytes, reader: AnswerReader
+    ) -> AsyncGenerator[Delta, None]:
         async with await self._answer_to(body) as response:
             try:
                 await _accept(response)
                 with _ended_by_its_connection(response):
-                    async with aclosing(events_of(response.content.iter_any())) as events:
+                    async with aclosing(
+                        events_of(response.content.iter_any())
+                    ) as events:
                         async for data in events:
                             for delta in reader.read(data):
                                 yield delta
@@ -103,7 +107,9 @@ class HttpModel:
         if self._client is None:
             self._client = _client(to)
         try:
-            async with asyncio.timeout(CONNECT_S + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN):
+            async with asyncio.timeout(
+                CONNECT_S + to.idle_s + len(body) / UPLOAD_BYTES_PER_S_MIN
+            ):
                 return await self._client.post(
                     to.url,
                     data=io.BytesIO(body),
@@ -118,11 +124,15 @@ class HttpModel:
         to, key = self._endpoint, self._endpoint.key
         headers = {**SENT_WITH_ALL, **dict(to.headers)}
         if key and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ModelError("no_key", "the API key has characters that no key has", "no")
+            raise ModelError(
+                "no_key", "the API key has characters that no key has", "no"
+            )
         if key:
             headers[to.key_header] = to.key_prefix + key
         elif to.key_needed:
-            raise ModelError("no_key", f"there is no API key for {self.provider}", "no")
+            raise ModelError(
+                "no_key", f"there is no API key for {self.provider}", "no"
+            )
         return headers
 
     def _without_key(self, error: ModelError) -> ModelError:
@@ -130,14 +140,21 @@ class HttpModel:
         if not key or key not in error.detail:
             return error
         return ModelError(
-            error.cause, error.detail.replace(key, "[key]"), error.sent, error.retry_after_s
+            error.cause,
+            error.detail.replace(key, "[key]"),
+            error.sent,
+            error.retry_after_s,
         )
 
 
 def _client(to: Endpoint) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ssl=trusted()),
-        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=to.idle_s),
+        connector=aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=30.0, ssl=trusted()
+        ),
+        timeout=aiohttp.ClientTimeout(
+            total=None, connect=CONNECT_S, sock_read=to.idle_s
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         max_line_size=HEADER_BYTES_MAX,
@@ -151,7 +168,9 @@ def _ended_by_its_connection(response: aiohttp.ClientResponse) -> Iterator[None]
     closes the connection, and with it the time limit is gone."""
     body, connection = response.content, response.connection
     closed = (
-        None if connection is None or connection.protocol is None else connection.protocol.closed
+        None
+        if connection is None or connection.protocol is None
+        else connection.protocol.closed
     )
 
     def end(closed: asyncio.Future[None] | None) -> None:
@@ -177,11 +196,15 @@ async def _accept(response: aiohttp.ClientResponse) -> None:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status == 200 and kind not in ("application/json", "text/html"):
         return
-    error = failures.of_status(response.status, response.headers, await _error_body(response))
+    error = failures.of_status(
+        response.status, response.headers, await _error_body(response)
+    )
     if response.status != 200:
         raise error
     raise ModelError(
-        "server_error", failures.bounded(f"not an event stream: {error.detail}"), "yes"
+        "server_error",
+        failures.bounded(f"not an event stream: {error.detail}"),
+        "yes",
     )
 
 
@@ -233,7 +256,9 @@ class Events:
                 self._pending_bytes = len(rest)
         if self._pending_bytes > EVENT_BYTES_MAX:
             raise ModelError(
-                "dropped", f"an event has more than {EVENT_BYTES_MAX >> 20} MiB", "yes"
+                "dropped",
+                f"an event has more than {EVENT_BYTES_MAX >> 20} MiB",
+                "yes",
             )
         return ended
 
@@ -250,7 +275,9 @@ async def events_of(body: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
             yield data
 
 
-async def _tail(events: AsyncGenerator[str, None], reader: AnswerReader) -> list[Delta]:
+async def _tail(
+    events: AsyncGenerator[str, None], reader: AnswerReader
+) -> list[Delta]:
     """What comes after the end marker. Reading the body to its end lets the connection be used
     again."""
     late: list[Delta] = []
@@ -272,18 +299,26 @@ def _lost(error: Exception, answered: bool, idle_s: float) -> ModelError:
             )
             return ModelError("not_trusted", failures.bounded(why), "no")
         case aiohttp.ClientHttpProxyError():
-            return ModelError("unreachable", f"the proxy refused: {error.status}", "no")
+            return ModelError(
+                "unreachable", f"the proxy refused: {error.status}", "no"
+            )
         case aiohttp.ClientProxyConnectionError():  # its address may hold a password
             return ModelError("unreachable", "the proxy cannot be reached", "no")
         case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
             return ModelError("unreachable", reason, "no")
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():  # it may hold a password
-            return ModelError("refused", "the address is none that can be asked", "no")
+        case (
+            aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError()
+        ):  # it may hold a password
+            return ModelError(
+                "refused", "the address is none that can be asked", "no"
+            )
         case ValueError():
             return ModelError("refused", reason, "no")
         case TimeoutError():
             return ModelError(
-                "timeout", f"nothing came back for {idle_s:g} s", "yes" if answered else "unknown"
+                "timeout",
+                f"nothing came back for {idle_s:g} s",
+                "yes" if answered else "unknown",
             )
         case _:
             return ModelError("dropped", reason, "yes" if answered else "unknown")

@@ -20,7 +20,15 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from steno.engine.request import Request
-from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
+from steno.journal.history import (
+    Answered,
+    Closed,
+    Entry,
+    Noted,
+    Said,
+    Settled,
+    Summarised,
+)
 from steno.journal.parts import File, Hash, outcome_parts, text_of
 from steno.models.answer import finished
 from steno.models.conversation import (
@@ -65,17 +73,34 @@ class LocalModel:
         self._loading = threading.Lock()
 
     def to_wire(self, request: Request, payloads: Mapping[Hash, bytes]) -> bytes:
-        budget = CONTEXT_TOKENS - self._max_tokens - _tokens(request.system) - _tokens(request.note)
+        budget = (
+            CONTEXT_TOKENS
+            - self._max_tokens
+            - _tokens(request.system)
+            - _tokens(request.note)
+        )
         entries = _window(request.entries, budget)
-        told = conversation(replace(request, entries=entries), payloads, self.provider, _ANY_ID)
-        system = [{"role": "system", "content": request.system}] if request.system.strip() else []
+        told = conversation(
+            replace(request, entries=entries), payloads, self.provider, _ANY_ID
+        )
+        system = (
+            [{"role": "system", "content": request.system}]
+            if request.system.strip()
+            else []
+        )
         limits = {
             "max_tokens": self._max_tokens,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         return encode(
-            {**limits, "messages": [*system, *(_plain(message) for message in told.messages())]}
+            {
+                **limits,
+                "messages": [
+                    *system,
+                    *(_plain(message) for message in told.messages()),
+                ],
+            }
         )
 
     async def stream(self, body: bytes) -> AsyncGenerator[ModelEvent, None]:
@@ -104,7 +129,10 @@ class LocalModel:
         self._server = None
 
     def _run(
-        self, body: bytes, send: Callable[[str | None], None], stopped: threading.Event
+        self,
+        body: bytes,
+        send: Callable[[str | None], None],
+        stopped: threading.Event,
     ) -> None:
         """In a thread. The engine asks after each token whether to stop."""
 
@@ -153,11 +181,17 @@ def _weights(name: str) -> Path:
     package, pattern = WEIGHTS[name]
     found = find_spec(package)
     folders = (
-        [] if found is None else [Path(place) for place in found.submodule_search_locations or ()]
+        []
+        if found is None
+        else [Path(place) for place in found.submodule_search_locations or ()]
     )
-    weights = next((file for folder in folders for file in sorted(folder.glob(pattern))), None)
+    weights = next(
+        (file for folder in folders for file in sorted(folder.glob(pattern))), None
+    )
     if weights is None or find_spec("xllamacpp") is None:
-        raise ModelError("no_model", f"local:{name} is not installed; {SETUP} installs it", "no")
+        raise ModelError(
+            "no_model", f"local:{name} is not installed; {SETUP} installs it", "no"
+        )
     return weights
 
 
@@ -232,7 +266,9 @@ def _plain(message: Message) -> dict[str, Any]:
             ]
             return {"role": "assistant", "content": "\n\n".join(said)}
         case FromTools():
-            results = "\n\n".join(shown_text(result.shown) for result in message.results)
+            results = "\n\n".join(
+                shown_text(result.shown) for result in message.results
+            )
             return {"role": "user", "content": f"[Results of the calls]\n{results}"}
         case unreachable:
             assert_never(unreachable)

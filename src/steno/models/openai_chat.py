@@ -41,7 +41,9 @@ from steno.models.wire import decode, encode, is_object, schema
 PATH = "/chat/completions"
 CALL_ID = re.compile(r"[\x21-\x7e]{1,40}")
 CUT_SHORT = frozenset(("length", "max_tokens"))
-NO_END = frozenset(("error", "abort", "network_error", "insufficient_system_resource"))
+NO_END = frozenset(
+    ("error", "abort", "network_error", "insufficient_system_resource")
+)
 
 
 def endpoint(base_url: str) -> Endpoint:
@@ -78,7 +80,9 @@ class ChatFormat(Struct, frozen=True):
         if self.tuning.temperature is not None:
             tuned["temperature"] = self.tuning.temperature
         if self.tuning.max_tokens:
-            tuned["max_completion_tokens" if own else "max_tokens"] = self.tuning.max_tokens
+            tuned["max_completion_tokens" if own else "max_tokens"] = (
+                self.tuning.max_tokens
+            )
         return tuned
 
     def reader(self) -> "ChatReader":
@@ -143,7 +147,10 @@ def _assistant(message: Plain | FromModel) -> "_ChatMessage | dict[str, Any]":
     if isinstance(message, Plain):
         return _ChatMessage("assistant", message.text)
     words = [block.text for block in message.blocks if isinstance(block, Words)]
-    said: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(words) if words else None}
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": "\n\n".join(words) if words else None,
+    }
     if not any(isinstance(block, Call) for block in message.blocks):
         return said
     calls: list[dict[str, Any]] = []
@@ -157,7 +164,9 @@ def _assistant(message: Plain | FromModel) -> "_ChatMessage | dict[str, Any]":
                 extra = {"extra_content": beside.extra_content}
         elif isinstance(block, Call):
             function = {"name": block.name, "arguments": block.arguments}
-            calls.append({"id": block.id, "type": "function", "function": function, **extra})
+            calls.append(
+                {"id": block.id, "type": "function", "function": function, **extra}
+            )
             extra = {}
     return {**said, "tool_calls": calls}
 
@@ -180,7 +189,11 @@ def _joined(
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": schema(tool)}
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": schema(tool),
+    }
     return {"type": "function", "function": function}
 
 
@@ -292,7 +305,8 @@ class ChatReader:
         if delta.reasoning_content or delta.reasoning:
             field = "reasoning_content" if delta.reasoning_content else "reasoning"
             deltas += self.answer.think(
-                delta.reasoning_content or delta.reasoning or "", self._blob(_Beside(field=field))
+                delta.reasoning_content or delta.reasoning or "",
+                self._blob(_Beside(field=field)),
             )
         deltas += self.answer.say(delta.content or "")
         deltas += self.answer.say(delta.refusal or "")
@@ -302,10 +316,14 @@ class ChatReader:
 
     def _call(self, delta: _CallDelta) -> None:
         function = delta.function or _Function()
-        index = delta.index if delta.index is not None else max(self._calls, default=0)
+        index = (
+            delta.index if delta.index is not None else max(self._calls, default=0)
+        )
         call = self._calls.get(index)
         if call is None or _is_another(call, delta.id or "", function.name or ""):
-            call = self._calls[index] = self.answer.call(delta.id or "", function.name or "")
+            call = self._calls[index] = self.answer.call(
+                delta.id or "", function.name or ""
+            )
         call.id = call.id or delta.id or ""
         call.name = call.name or function.name or ""
         if function.arguments:

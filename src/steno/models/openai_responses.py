@@ -108,10 +108,16 @@ def _items(message: FromUser | FromModel | FromTools) -> list[Any]:
         case FromUser():
             return [_InputMessage("user", _shown(message.shown))]
         case FromModel():
-            return [item for block in message.blocks if (item := _item(block)) is not None]
+            return [
+                item for block in message.blocks if (item := _item(block)) is not None
+            ]
         case FromTools():
             return [
-                {"type": "function_call_output", "call_id": result.call, "output": _output(result)}
+                {
+                    "type": "function_call_output",
+                    "call_id": result.call,
+                    "output": _output(result),
+                }
                 for result in message.results
             ]
         case unreachable:
@@ -123,7 +129,11 @@ def _item(block: Thought | Words | Call) -> Any:
         case Words():
             return _InputMessage("assistant", block.text)
         case Call():
-            called = {"call_id": block.id, "name": block.name, "arguments": block.arguments}
+            called = {
+                "call_id": block.id,
+                "name": block.name,
+                "arguments": block.arguments,
+            }
             return {"type": "function_call", **called}
         case Thought():
             return _thinking(block.data)
@@ -158,7 +168,11 @@ def _output(result: Result) -> str | list[dict[str, Any]]:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    described = {"name": tool.name, "description": tool.description, "parameters": schema(tool)}
+    described = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": schema(tool),
+    }
     return {"type": "function", **described, "strict": False}
 
 
@@ -261,11 +275,18 @@ class ResponsesReader:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._spoken.add(event.output_index)
                 return self.answer.say(event.delta or "")
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+            case (
+                "response.reasoning_summary_text.delta"
+                | "response.reasoning_text.delta"
+            ):
                 self._spoken.add(event.output_index)
                 return self.answer.think(event.delta or "")
             case "response.reasoning_summary_part.added":
-                return self.answer.think("\n\n") if event.output_index in self._spoken else []
+                return (
+                    self.answer.think("\n\n")
+                    if event.output_index in self._spoken
+                    else []
+                )
             case "response.output_item.added":
                 self._begin(event.output_index, event.item or _OutputItem())
             case "response.function_call_arguments.delta":
@@ -276,7 +297,9 @@ class ResponsesReader:
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._end(event.type, event.response or _Response())
             case "error":
-                raise reported(event.error or {"message": event.message, "code": event.code})
+                raise reported(
+                    event.error or {"message": event.message, "code": event.code}
+                )
         return []
 
     def parts(self, ended: StepEnding) -> tuple[Content, ...]:
@@ -285,7 +308,9 @@ class ResponsesReader:
     def _begin(self, index: int, item: _OutputItem) -> None:
         self.answer.close_part()
         if item.type == "function_call":
-            self._calls[index] = self.answer.call(item.call_id or item.id or "", item.name or "")
+            self._calls[index] = self.answer.call(
+                item.call_id or item.id or "", item.name or ""
+            )
 
     def _done(self, index: int, item: _OutputItem) -> list[Delta]:
         """The whole item. Its arguments and its encrypted text are good only here; its text is news
@@ -301,8 +326,12 @@ class ResponsesReader:
             case "reasoning":
                 deltas = self._think_whole(item) if index not in self._spoken else []
                 if item.encrypted_content:
-                    whole = _Thinking(item.id or "", item.summary or [], item.encrypted_content)
-                    self.answer.bind(Blob(self._provider, msgspec.json.encode(whole).decode()))
+                    whole = _Thinking(
+                        item.id or "", item.summary or [], item.encrypted_content
+                    )
+                    self.answer.bind(
+                        Blob(self._provider, msgspec.json.encode(whole).decode())
+                    )
                 return deltas
         self.answer.close_part()
         return []
@@ -313,7 +342,9 @@ class ResponsesReader:
         )
 
     def _think_whole(self, item: _OutputItem) -> list[Delta]:
-        return self.answer.think("\n\n".join(summary.text for summary in item.summary or ()))
+        return self.answer.think(
+            "\n\n".join(summary.text for summary in item.summary or ())
+        )
 
     def _end(self, type: str, response: _Response) -> None:
         if response.usage is not None:
@@ -321,12 +352,16 @@ class ResponsesReader:
         if type == "response.failed":
             raise reported(response.error or {"message": "the response failed"})
         why = (
-            response.incomplete_details.reason if response.incomplete_details is not None else None
+            response.incomplete_details.reason
+            if response.incomplete_details is not None
+            else None
         )
         if type == "response.completed":
             self.ended = "complete"
         elif why == "content_filter" and not self.answer.visible:
-            raise ModelError("refused", "the provider's content filter stopped the answer", "yes")
+            raise ModelError(
+                "refused", "the provider's content filter stopped the answer", "yes"
+            )
         else:
             self.ended = "complete" if why == "content_filter" else "length"
 

@@ -47,7 +47,12 @@ class ModelError(Exception):
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(detail)
-        self.cause, self.detail, self.sent, self.retry_after_s = cause, detail, sent, retry_after_s
+        self.cause, self.detail, self.sent, self.retry_after_s = (
+            cause,
+            detail,
+            sent,
+            retry_after_s,
+        )
 
 
 class Endpoint(Struct, frozen=True):

@@ -69,7 +69,10 @@ class Known(Struct, frozen=True):
 
 KNOWN = {
     "openai": Known(
-        "OpenAI", "https://api.openai.com/v1", key_env="OPENAI_API_KEY", model="gpt-5.6-terra"
+        "OpenAI",
+        "https://api.openai.com/v1",
+        key_env="OPENAI_API_KEY",
+        model="gpt-5.6-terra",
     ),
     "anthropic": Known(
         "Anthropic",
@@ -90,7 +93,9 @@ KNOWN = {
         key_env="GEMINI_API_KEY",
         model="gemini-2.5-pro",
     ),
-    "azure": Known("Azure OpenAI", "", key_env="AZURE_OPENAI_API_KEY", key_header="api-key"),
+    "azure": Known(
+        "Azure OpenAI", "", key_env="AZURE_OPENAI_API_KEY", key_header="api-key"
+    ),
     "mistral": Known(
         "Mistral",
         "https://api.mistral.ai/v1",
@@ -109,11 +114,15 @@ KNOWN = {
     "llamacpp": Known("llama.cpp", "http://127.0.0.1:8080/v1"),
     "lmstudio": Known("LM Studio", "http://127.0.0.1:1234/v1"),
 }
-LOCAL = tuple(name for name, known in KNOWN.items() if known.address.startswith("http://127."))
+LOCAL = tuple(
+    name for name, known in KNOWN.items() if known.address.startswith("http://127.")
+)
 """Servers on this machine that can be looked for on their ports."""
 
 
-def provider(name: str, configured: Mapping[str, ProviderConfig]) -> ProviderConfig | None:
+def provider(
+    name: str, configured: Mapping[str, ProviderConfig]
+) -> ProviderConfig | None:
     """What is set for a provider, completed with what is known of it; None of a name that says
     nothing. Raises ValueError if it has no address."""
     own, known = configured.get(name), KNOWN.get(name)
@@ -129,7 +138,9 @@ def provider(name: str, configured: Mapping[str, ProviderConfig]) -> ProviderCon
             key_header=own.key_header or known.key_header,
         )
     if not own.address:
-        raise ValueError(f"the provider {name!r} has no address: set it under [providers.{name}]")
+        raise ValueError(
+            f"the provider {name!r} has no address: set it under [providers.{name}]"
+        )
     return own if own.format else replace(own, format="openai-chat")
 
 
@@ -146,7 +157,10 @@ class Proxies(Struct, frozen=True):
     def of(self, url: str) -> str:
         """The proxy to reach an address by; "" for none. This machine is reached without one."""
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        host, port = (
+            parts.hostname or "",
+            parts.port or (443 if parts.scheme == "https" else 80),
+        )
         if _is_here(host) or any(_covers(rule, host, port) for rule in self.without):
             return ""
         return self.https if parts.scheme == "https" else self.http
@@ -186,7 +200,9 @@ def is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(
-            parts.scheme in ("http", "https") and parts.hostname and (parts.port or 443) > 0
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and (parts.port or 443) > 0
         )
     except ValueError:
         return False

@@ -39,7 +39,13 @@ from steno.journal.codec import MARK, unescape
 from steno.journal.facts import StepEnding, Usage
 from steno.journal.history import Answered, Said
 from steno.journal.parts import Content, Hash, Reasoning, Text, ToolCall, text_of
-from steno.models.protocol import Finished, ModelError, ModelEvent, ReasoningDelta, TextDelta
+from steno.models.protocol import (
+    Finished,
+    ModelError,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+)
 from steno.models.specs import ModelSettings
 from steno.models.wire import each_text
 
@@ -99,14 +105,24 @@ class ScriptedModel:
         match name:
             case "echo":
                 said = next(
-                    (entry for entry in reversed(request.entries) if isinstance(entry, Said)), None
+                    (
+                        entry
+                        for entry in reversed(request.entries)
+                        if isinstance(entry, Said)
+                    ),
+                    None,
                 )
                 text = unescape(text_of(said.parts)) if said is not None else ""
-                return _play(ScriptedReply(text or "(nothing was said)", pieces=ECHO_CHARS), "echo")
+                return _play(
+                    ScriptedReply(text or "(nothing was said)", pieces=ECHO_CHARS),
+                    "echo",
+                )
             case "pieces":
                 return _count(_numbers(query))
             case _:
-                return self._reply(sum(isinstance(entry, Answered) for entry in request.entries))
+                return self._reply(
+                    sum(isinstance(entry, Answered) for entry in request.entries)
+                )
 
     async def _reply(self, answered: int) -> AsyncGenerator[ModelEvent, None]:
         if self._script is None:
@@ -165,7 +181,9 @@ def _read(path: Path) -> list[ScriptedReply]:
             "unknown_model", f"there is no script at {path}: {error.strerror}", "no"
         ) from error
     except msgspec.DecodeError as error:
-        raise ModelError("unknown_model", f"{path} is not a script: {error}", "no") from error
+        raise ModelError(
+            "unknown_model", f"{path} is not a script: {error}", "no"
+        ) from error
 
 
 async def _play(reply: ScriptedReply, name: str) -> AsyncGenerator[ModelEvent, None]:
@@ -183,14 +201,20 @@ async def _play(reply: ScriptedReply, name: str) -> AsyncGenerator[ModelEvent, N
         case "drop", "", "":
             if not reply.shows():
                 raise ModelError("dropped", "the script breaks off here", "yes")
-            yield Finished(_parts(reply, name, "incomplete"), "incomplete", reply.usage)
+            yield Finished(
+                _parts(reply, name, "incomplete"), "incomplete", reply.usage
+            )
         case "error", ":", cause:
             if not reply.shows():
                 raise ModelError(cause, "the script says so", "yes")
-            yield Finished(_parts(reply, name, "incomplete"), "incomplete", reply.usage)
+            yield Finished(
+                _parts(reply, name, "incomplete"), "incomplete", reply.usage
+            )
         case _:
             raise ModelError(
-                "refused", f"the script says {reply.then!r}, which means nothing", "no"
+                "refused",
+                f"the script says {reply.then!r}, which means nothing",
+                "no",
             )
 
 
@@ -203,7 +227,9 @@ def _parts(reply: ScriptedReply, name: str, ended: StepEnding) -> tuple[Content,
     if ended == "complete":
         for number, call in enumerate(reply.tool_calls):
             arguments = msgspec.json.encode(call.arguments).decode()
-            parts.append(ToolCall(call.id or f"call_{name}_{number}", call.name, arguments))
+            parts.append(
+                ToolCall(call.id or f"call_{name}_{number}", call.name, arguments)
+            )
     return tuple(parts)
 
 

@@ -77,7 +77,9 @@ class ModelKind(Struct, frozen=True):
 KINDS = {
     kind.name: kind
     for kind in (
-        ModelKind("anthropic", "anthropic", ANTHROPIC, "claude-sonnet-5", bounded=True),
+        ModelKind(
+            "anthropic", "anthropic", ANTHROPIC, "claude-sonnet-5", bounded=True
+        ),
         ModelKind("openai-chat", "openai_chat", OPENAI, "gpt-5.6-terra"),
         ModelKind("openai-responses", "openai_responses", OPENAI),
         ModelKind("local", "local", default="smollm2", able=False),
@@ -125,7 +127,9 @@ class Server(Struct, frozen=True):
     own: bool
 
 
-def kind_of(spec: str, providers: Mapping[str, ProviderConfig] = {}) -> ModelKind | None:
+def kind_of(
+    spec: str, providers: Mapping[str, ProviderConfig] = {}
+) -> ModelKind | None:
     """Raises no error: of a provider that cannot be used, its format is known all the same."""
     head = spec.partition(":")[0]
     if head in providers or (head in KNOWN and head not in KINDS):
@@ -147,7 +151,10 @@ def usable(
         for kind in KINDS.values()
         if kind.default
         and kind.vendor is not None
-        and (vendors.get(kind.vendor.name, Access()).key or kind.vendor.name in with_key)
+        and (
+            vendors.get(kind.vendor.name, Access()).key
+            or kind.vendor.name in with_key
+        )
     ]
     named = [
         f"{name}:{known.model}"
@@ -172,15 +179,21 @@ def server_of(name: str, settings: ModelSettings) -> Server | None:
     given = settings.providers
     if name in given or (name in KNOWN and name not in KINDS):
         if name in RESERVED:
-            raise ValueError(f"{name!r} is a kind of model: give the provider another name")
+            raise ValueError(
+                f"{name!r} is a kind of model: give the provider another name"
+            )
         set = provider(name, given)
         assert set is not None  # noqa: S101 - it is in one of both
         access = settings.vendors.get(name, Access())
         kind = KINDS[set.format]
         own_address = bool(given.get(name) and given[name].address)
         address = set.address if own_address else access.base_url or set.address
-        set = replace(set, address=address, key=set.key or access.key or settings.key_of(name))
-        own = name in KNOWN and _host(address) == _host(KNOWN[name].address or address)
+        set = replace(
+            set, address=address, key=set.key or access.key or settings.key_of(name)
+        )
+        own = name in KNOWN and _host(address) == _host(
+            KNOWN[name].address or address
+        )
         return Server(kind, set, own and bool(KNOWN[name].key_env))
     named = KINDS.get(name)
     if named is None or named.vendor is None:
@@ -205,7 +218,10 @@ def endpoint_of(server: Server, settings: ModelSettings) -> Endpoint:
         url=url,
         key=set.key,
         key_needed=server.own,
-        headers=(*endpoint.headers, *((key.lower(), value) for key, value in set.headers.items())),
+        headers=(
+            *endpoint.headers,
+            *((key.lower(), value) for key, value in set.headers.items()),
+        ),
         idle_s=settings.idle_s,
         proxy={"": settings.proxies.of(url), "none": ""}.get(set.proxy, set.proxy),
     )
@@ -220,7 +236,9 @@ def make(spec: str, settings: ModelSettings) -> Model:
         kind = KINDS.get(head)
         if kind is None or not name:
             raise ValueError(_unknown(spec, settings))
-        made: Model = import_module(f"steno.models.{kind.module}").make(spec, name, settings)
+        made: Model = import_module(f"steno.models.{kind.module}").make(
+            spec, name, settings
+        )
         return made
     host, vendor = _host(server.provider.address), server.kind.vendor
     # Blobs are bound to the format they are written in, and to the server that can read them.
@@ -239,7 +257,11 @@ def _unknown(spec: str, settings: ModelSettings) -> str:
 
     names = sorted({*KINDS, *KNOWN, *settings.providers})
     near = get_close_matches(spec.partition(":")[0], names, 1)
-    hint = f"; did you mean {near[0]}?" if near and near[0] != spec.partition(":")[0] else ""
+    hint = (
+        f"; did you mean {near[0]}?"
+        if near and near[0] != spec.partition(":")[0]
+        else ""
+    )
     return (
         f"unknown model {spec!r}: a model is named KIND:NAME, where KIND is one of "
         f"{', '.join(KINDS)}, or PROVIDER:NAME, where PROVIDER is a section [providers.PROVIDER] "

@@ -63,7 +63,11 @@ def is_object(text: str) -> bool:
 
 def schema(spec: ToolSpec) -> msgspec.Raw:
     """The schema as it was recorded, byte for byte."""
-    return msgspec.Raw(spec.schema.encode()) if is_object(spec.schema) else _NO_PARAMETERS
+    return (
+        msgspec.Raw(spec.schema.encode())
+        if is_object(spec.schema)
+        else _NO_PARAMETERS
+    )
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:

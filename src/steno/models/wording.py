@@ -28,7 +28,8 @@ NO_OUTPUT = "[no output]"
 EARLIER = "[What was said before this is not shown.]"
 GO_ON = "[Note from the runtime, not from the user] Go on."
 SUMMARY = (
-    "[Summary of the earlier conversation, written by the runtime. The original is not shown.]"
+    "[Summary of the earlier conversation, written by the runtime. "
+    "The original is not shown.]"
 )
 NO_OUTCOME = "[No outcome was recorded for this call.]"
 CALL_FAILED = "[The tool reports an error.]"
@@ -60,14 +61,18 @@ def beside(said: Said) -> str:
     lines = [f"[Message from {as_data(said.author, 200)}]"] if said.author else []
     if said.quoted:
         lines.append(f"[It refers to: {as_data(said.quoted, 2_000)}]")
-    lines += [f"[It came with {as_data(one.name, 200)}, not fetched]" for one in said.awaits]
+    lines += [
+        f"[It came with {as_data(one.name, 200)}, not fetched]" for one in said.awaits
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def as_data(text: str, chars_max: int) -> str:
     """Text of others as one JSON string: no line of its own, no control character, and nothing
     that a chat template reads as a mark of its own."""
-    kept = "".join(one if one.isprintable() or one == "\n" else "\ufffd" for one in text)
+    kept = "".join(
+        one if one.isprintable() or one == "\n" else "\ufffd" for one in text
+    )
     cut = kept if len(kept) <= chars_max else f"{kept[:chars_max]}…"
     escaped = json.dumps(cut, ensure_ascii=False)
     return (
@@ -96,7 +101,11 @@ def closing(closed: Closed) -> str:
     if closed.outcome == "interrupted" and closed.cause == "user":
         return "[This turn was stopped by the user.]"
     ended = "failed" if closed.outcome == "failed" else "was interrupted"
-    return f"[This turn {ended}: {closed.cause}.]" if closed.cause else f"[This turn {ended}.]"
+    return (
+        f"[This turn {ended}: {closed.cause}.]"
+        if closed.cause
+        else f"[This turn {ended}.]"
+    )
 
 
 def verdict(outcome: Outcome) -> str:

@@ -30,7 +30,8 @@ class FoundPlugin(Struct, frozen=True):
 def find(home: Path) -> tuple[FoundPlugin, ...]:
     """By name. A file wins over an installed plugin of its name."""
     entries = {
-        name: FoundPlugin(name, "entry", target) for name, target in _installed(home).items()
+        name: FoundPlugin(name, "entry", target)
+        for name, target in _installed(home).items()
     }
     files = {
         file.stem: FoundPlugin(file.stem, "file", str(file))
@@ -62,7 +63,9 @@ def _installed(home: Path) -> dict[str, str]:
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         known = msgspec.json.decode(seen.read_bytes())
         if known["places"] == places:
-            return {str(name): str(target) for name, target in known["entries"].items()}
+            return {
+                str(name): str(target) for name, target in known["entries"].items()
+            }
     entries = _entries(list(places))
     with contextlib.suppress(OSError):
         fresh = seen.with_name(f"{SEEN}.{os.getpid()}")
@@ -94,7 +97,8 @@ def _entries(places: list[str]) -> dict[str, str]:
     from importlib.metadata import distributions
 
     groups = (
-        distribution.entry_points.select(group=GROUP) for distribution in distributions(path=places)
+        distribution.entry_points.select(group=GROUP)
+        for distribution in distributions(path=places)
     )
     return {entry.name: entry.value for group in groups for entry in group}
 
@@ -106,7 +110,9 @@ def _may_have_some(place: str) -> bool:
     try:
         with os.scandir(place) as lying:
             names = [
-                one.name for one in lying if one.name.lower().endswith((".dist-info", "egg-info"))
+                one.name
+                for one in lying
+                if one.name.lower().endswith((".dist-info", "egg-info"))
             ]
     except OSError:
         return True

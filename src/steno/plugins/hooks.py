@@ -37,11 +37,15 @@ class Specs:
         """A turn began. Turns are named by their seq."""
 
     @hookspec
-    def turn_ended(self, session_id: str, turn: int, outcome: str, cause: str) -> None:
+    def turn_ended(
+        self, session_id: str, turn: int, outcome: str, cause: str
+    ) -> None:
         """`outcome`: done, interrupted or failed; `cause` is a short word for the latter two."""
 
     @hookspec
-    def before_request(self, session_id: str, turn: int, model: str, attempt: int) -> str | None:
+    def before_request(
+        self, session_id: str, turn: int, model: str, attempt: int
+    ) -> str | None:
         """A model is about to be asked. What is returned is added as a note at the end of this
         request, and is stored nowhere."""
 
@@ -66,7 +70,9 @@ class Specs:
         person. `arguments` is JSON text as the model wrote it."""
 
     @hookspec
-    def after_tool(self, session_id: str, turn: int, tool: str, call: str, outcome: str) -> None:
+    def after_tool(
+        self, session_id: str, turn: int, tool: str, call: str, outcome: str
+    ) -> None:
         """`outcome`: returned, failed, refused, interrupted or unknown."""
 
     @hookspec
@@ -74,6 +80,8 @@ class Specs:
         """For the model, a summary stands for everything up to a seq."""
 
     @hookspec
-    def delivery(self, session_id: str, channel: str, address: str, outcome: str) -> None:
+    def delivery(
+        self, session_id: str, channel: str, address: str, outcome: str
+    ) -> None:
         """An answer that was owed to a channel was delivered, was refused or expired; or it is
         unknown whether it arrived, and it is tried again. `address` is the host of the channel."""

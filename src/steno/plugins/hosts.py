@@ -72,12 +72,18 @@ class Hosts:
         for host in self._hosts.values():
             host.tell(hook, arguments)
 
-    async def consult(self, hook: str, arguments: Mapping[str, object]) -> list[tuple[str, str]]:
+    async def consult(
+        self, hook: str, arguments: Mapping[str, object]
+    ) -> list[tuple[str, str]]:
         """What plugins have to say before something happens, each with its name."""
         asked = [
-            (name, host) for name, host in self._hosts.items() if host.has(hook) and not host.silent
+            (name, host)
+            for name, host in self._hosts.items()
+            if host.has(hook) and not host.silent
         ]
-        answers = await asyncio.gather(*(host.ask(hook, arguments, BEFORE_S) for _, host in asked))
+        answers = await asyncio.gather(
+            *(host.ask(hook, arguments, BEFORE_S) for _, host in asked)
+        )
         said = [
             (name, str(result))
             for (name, _), answer in zip(asked, answers, strict=True)
@@ -145,7 +151,9 @@ class Host:
         if not self.has(hook):
             return
         if len(self.waiting) >= UNHEARD_MAX:
-            self._complain(f"has not heard {UNHEARD_MAX} things yet; {hook} is not told")
+            self._complain(
+                f"has not heard {UNHEARD_MAX} things yet; {hook} is not told"
+            )
             return
         self._send(hook, arguments)
 
@@ -165,11 +173,18 @@ class Host:
             self._output.cancel()
         self._gone("ended")
 
-    def _send(self, hook: str, arguments: Mapping[str, object]) -> "asyncio.Future[dict[str, Any]]":
+    def _send(
+        self, hook: str, arguments: Mapping[str, object]
+    ) -> "asyncio.Future[dict[str, Any]]":
         self._count += 1
-        answer = self.waiting[self._count] = asyncio.get_running_loop().create_future()
+        answer = self.waiting[self._count] = (
+            asyncio.get_running_loop().create_future()
+        )
         line = (
-            json.dumps({"id": self._count, "hook": hook, "arguments": arguments}).encode() + b"\n"
+            json.dumps(
+                {"id": self._count, "hook": hook, "arguments": arguments}
+            ).encode()
+            + b"\n"
         )
         if self._writer is None:
             self._early.append(line)
@@ -184,7 +199,9 @@ class Host:
             printed, prints = os.pipe()
             self._output = asyncio.create_task(self._keep_output(printed))
             self._process = await asyncio.to_thread(self._spawn, theirs, prints)
-            reader, self._writer = await asyncio.open_connection(sock=ours, limit=ANSWER_BYTES_MAX)
+            reader, self._writer = await asyncio.open_connection(
+                sock=ours, limit=ANSWER_BYTES_MAX
+            )
             self._writer.writelines(self._early)
             async for line in reader:
                 self._hear(json.loads(line))
@@ -213,7 +230,12 @@ class Host:
     def _spawn(self, theirs: socket.socket, prints: int) -> "subprocess.Popen[bytes]":
         """Without a terminal: in a session of its own, its handles to us."""
         with theirs, os.fdopen(prints, "wb") as log:
-            words = [sys.executable, "-m", "steno.plugins.process", str(theirs.fileno())]
+            words = [
+                sys.executable,
+                "-m",
+                "steno.plugins.process",
+                str(theirs.fileno()),
+            ]
             return subprocess.Popen(  # noqa: S603 - our own program
                 [*words, self._found.kind, self._found.name, self._found.target],
                 stdin=subprocess.DEVNULL,
@@ -269,7 +291,9 @@ class Log:
         with contextlib.suppress(OSError):
             if self._path.stat().st_size > LOG_BYTES_MAX - OUTPUT_BYTES:
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
-        return os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+        return os.fdopen(
+            os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab"
+        )
 
     def write_once(self, name: str, what: str) -> None:
         if (name, what) in self._written:

@@ -25,7 +25,9 @@ ERROR_CHARS_MAX = 1_000
 
 def load(kind: str, name: str, target: str) -> pluggy.PluginManager:
     """One plugin, found by its entry point or in its file, with the hooks it has."""
-    plugin = module_of(FoundPlugin(name, "file" if kind == "file" else "entry", target))
+    plugin = module_of(
+        FoundPlugin(name, "file" if kind == "file" else "entry", target)
+    )
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Specs)
     manager.register(plugin, name)
@@ -33,15 +35,28 @@ def load(kind: str, name: str, target: str) -> pluggy.PluginManager:
 
 
 def hooks_of(manager: pluggy.PluginManager) -> list[str]:
-    named = {name: getattr(manager.hook, name) for name in vars(Specs) if not name.startswith("_")}
+    named = {
+        name: getattr(manager.hook, name)
+        for name in vars(Specs)
+        if not name.startswith("_")
+    }
     return [name for name, caller in named.items() if caller.get_hookimpls()]
 
 
 def unknown_to(manager: pluggy.PluginManager) -> list[str]:
     """What is marked as a hook and is none, and not meant for another steno: a name that is spelt
     otherwise."""
-    callers = [caller for name, caller in vars(manager.hook).items() if not name.startswith("_")]
-    impls = [impl for caller in callers if not caller.has_spec() for impl in caller.get_hookimpls()]
+    callers = [
+        caller
+        for name, caller in vars(manager.hook).items()
+        if not name.startswith("_")
+    ]
+    impls = [
+        impl
+        for caller in callers
+        if not caller.has_spec()
+        for impl in caller.get_hookimpls()
+    ]
     return sorted(impl.function.__name__ for impl in impls if not impl.optionalhook)
 
 
@@ -51,12 +66,16 @@ def answer(
     """What a hook returned, or how it failed. Where it failed is printed once."""
     try:
         results = getattr(manager.hook, asked["hook"])(**asked["arguments"])
-        said = [str(result)[:RESULT_CHARS_MAX] for result in results if result is not None]
+        said = [
+            str(result)[:RESULT_CHARS_MAX] for result in results if result is not None
+        ]
         return {"id": asked["id"], "results": said}
     except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, SystemExit too
         import traceback
 
-        if (where := "".join(traceback.format_tb(error.__traceback__))) not in printed:
+        if (
+            where := "".join(traceback.format_tb(error.__traceback__))
+        ) not in printed:
             printed.add(where)
             traceback.print_exc()
         return {
@@ -77,7 +96,12 @@ def main() -> None:
         _say(link, {"hooks": hooks_of(manager), "unknown": unknown_to(manager)})
     except BaseException as error:
         _say(
-            link, {"error": f"cannot be loaded: {type(error).__name__}: {error}"[:ERROR_CHARS_MAX]}
+            link,
+            {
+                "error": f"cannot be loaded: {type(error).__name__}: {error}"[
+                    :ERROR_CHARS_MAX
+                ]
+            },
         )
         raise
     printed: set[str] = set()

@@ -44,7 +44,9 @@ class Plugins(Protocol):
         """Tell all of them, whenever they come to it."""
         ...
 
-    async def consult(self, hook: str, arguments: Mapping[str, object]) -> list[tuple[str, str]]:
+    async def consult(
+        self, hook: str, arguments: Mapping[str, object]
+    ) -> list[tuple[str, str]]:
         """What they have to say before something happens, each with its name. Waits for a bounded
         time."""
         ...
@@ -67,5 +69,7 @@ class NoPlugins:
     def tell(self, hook: str, arguments: Mapping[str, object]) -> None:
         return
 
-    async def consult(self, hook: str, arguments: Mapping[str, object]) -> list[tuple[str, str]]:
+    async def consult(
+        self, hook: str, arguments: Mapping[str, object]
+    ) -> list[tuple[str, str]]:
         return []

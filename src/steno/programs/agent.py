@@ -12,7 +12,13 @@ take up, and so can the `steno` command. It runs under asyncio, and under trio w
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Sequence,
+)
 from contextlib import aclosing
 from os import PathLike
 from pathlib import Path
@@ -46,7 +52,13 @@ from steno.library import SOURCE, AsyncSession
 from steno.library.given import a_str, some_settings
 from steno.models.protocol import Model
 from steno.models.specs import kind_of
-from steno.programs.functions import FunctionTool, as_tool, decoded, of_plugins, schema_of
+from steno.programs.functions import (
+    FunctionTool,
+    as_tool,
+    decoded,
+    of_plugins,
+    schema_of,
+)
 from steno.runtimes import loop
 from steno.runtimes.dispatch import Dispatch
 from steno.service.approvals import Approvals
@@ -125,13 +137,21 @@ class AsyncAgent:
         plugins: Sequence[str] = (),
     ) -> None:
         if not (callable(approve) or approve in ("refuse", "allow", "wait", "leave")):
-            raise ValueError('approve must be "refuse", "allow", "wait", "leave" or a function')
+            raise ValueError(
+                'approve must be "refuse", "allow", "wait", "leave" or a function'
+            )
         if limits is not None and not isinstance(limits, Limits):
-            raise TypeError(f"limits must be steno.Limits, not {type(limits).__name__}")
+            raise TypeError(
+                f"limits must be steno.Limits, not {type(limits).__name__}"
+            )
         if not isinstance(store, str | PathLike):
-            raise TypeError(f"store must be a str or a path, not {type(store).__name__}")
+            raise TypeError(
+                f"store must be a str or a path, not {type(store).__name__}"
+            )
         if not isinstance(model, str) and not hasattr(model, "spec"):
-            raise TypeError(f"model must be a str or a Model, not {type(model).__name__}")
+            raise TypeError(
+                f"model must be a str or a Model, not {type(model).__name__}"
+            )
         self._at = store
         self._settings = some_settings(settings)
         self._system = a_str("system", system)
@@ -199,7 +219,9 @@ class AsyncAgent:
         if self._made is None:
             raise NotAllowed("this agent is not open: use `async with`")
         kind = kind_of(self.model)
-        tools: dict[str, Tool] = dict(self._tools) if kind is None or kind.able else {}
+        tools: dict[str, Tool] = (
+            dict(self._tools) if kind is None or kind.able else {}
+        )
         context = ContextSet(
             self.model,
             self._system,
@@ -210,10 +232,17 @@ class AsyncAgent:
         approval: Any = "ask" if asks else self._approve
         session_tools = self._in_session if tools else None
         return loop.Agent(
-            context, self._made, tools, approval, self._limits, session_tools=session_tools
+            context,
+            self._made,
+            tools,
+            approval,
+            self._limits,
+            session_tools=session_tools,
         )
 
-    async def _in_session(self, session: str, before: ContextSet | None) -> dict[str, Tool]:
+    async def _in_session(
+        self, session: str, before: ContextSet | None
+    ) -> dict[str, Tool]:
         async def keep(payload: bytes) -> str:
             return await self.store.put(session, payload)
 
@@ -221,7 +250,9 @@ class AsyncAgent:
             *self._tools.values(),
             ReadOutput(self.store, session, OUTPUT_CHARS_MAX),
         ]
-        return {one.spec.name: KeepingTool(one, OUTPUT_CHARS_MAX, keep) for one in own}
+        return {
+            one.spec.name: KeepingTool(one, OUTPUT_CHARS_MAX, keep) for one in own
+        }
 
     # --- sessions
 
@@ -235,7 +266,9 @@ class AsyncAgent:
 
     async def _bound(self, name: str) -> str:
         found = await self.store.find(name)
-        return found or await self.store.ensure(SessionStarted(SOURCE, self.model, name))
+        return found or await self.store.ensure(
+            SessionStarted(SOURCE, self.model, name)
+        )
 
     async def _id(self, session: Any) -> str:
         if isinstance(session, str):
@@ -268,7 +301,10 @@ class AsyncAgent:
         async def begin(turn: AsyncTurn) -> AsyncGenerator[Event, None]:
             id = turn.session = await self._id(session)
             said = replace(words, source=f"{SOURCE}/{id}")
-            if not instructions and (await self._sessions.load(id)).state.instructions:
+            if (
+                not instructions
+                and (await self._sessions.load(id)).state.instructions
+            ):
                 said = replace(said, instructions="")
             await self._sessions.check(id)
             admitted = await self.store.admit(Admission(input=said, session=id))
@@ -309,11 +345,15 @@ class AsyncAgent:
             if state.turn is not None and loaded.waits():
                 return self._live.carry_on(id, state.turn.seq, turn.leaving)
             try:
-                return self._live.resume(id, self._live.continuation(loaded), turn.leaving)
+                return self._live.resume(
+                    id, self._live.continuation(loaded), turn.leaving
+                )
             except Refusal:
                 if not state.pending:
                     raise
-            return self._live.answer(Admitted(id, min(state.pending), True), turn.leaving)
+            return self._live.answer(
+                Admitted(id, min(state.pending), True), turn.leaving
+            )
 
         return AsyncTurn(self, begin, None)
 
@@ -510,13 +550,19 @@ def checked(answer: Answer, output: Any) -> Answer:
     if answer.outcome == "failed":
         raise TurnFailed(answer, f"no answer came: {answer.detail or answer.cause}")
     if output is not None and answer.outcome == "done" and answer.value is None:
-        raise TurnFailed(answer, f"the answer is not of the type asked for: {answer.detail}")
+        raise TurnFailed(
+            answer, f"the answer is not of the type asked for: {answer.detail}"
+        )
     return answer
 
 
 def a_session(session: Any) -> Any:
-    if not isinstance(session, str) and not isinstance(getattr(session, "id", None), str):
-        raise TypeError(f"session must be a name or a session, not {type(session).__name__}")
+    if not isinstance(session, str) and not isinstance(
+        getattr(session, "id", None), str
+    ):
+        raise TypeError(
+            f"session must be a name or a session, not {type(session).__name__}"
+        )
     return session
 
 
@@ -524,7 +570,9 @@ def _asks_for(output: Any) -> str:
     try:
         schema = schema_of(output)
     except TypeError as error:
-        raise TypeError(f"output must be a msgspec or a pydantic type: {error}") from error
+        raise TypeError(
+            f"output must be a msgspec or a pydantic type: {error}"
+        ) from error
     return (
         "Answer with one JSON value and nothing else: no words around it, no code fence. "
         f"It must fit this JSON schema: {schema}"

@@ -41,12 +41,24 @@ class Agent:
         plugins: Sequence[str] = (),
     ) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="steno", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="steno", daemon=True
+        )
         self._thread.start()
         self._closed = False
         try:
             self._agent = self._call(
-                _opened(AsyncAgent, store, model, system, tools, approve, limits, settings, plugins)
+                _opened(
+                    AsyncAgent,
+                    store,
+                    model,
+                    system,
+                    tools,
+                    approve,
+                    limits,
+                    settings,
+                    plugins,
+                )
             )
         except BaseException:
             self._end()
@@ -102,7 +114,10 @@ class Agent:
         output: Any = None,
     ) -> "Turn":
         return Turn(
-            self, self._made(lambda: self._agent.stream(session, text, key, author, output))
+            self,
+            self._made(
+                lambda: self._agent.stream(session, text, key, author, output)
+            ),
         )
 
     def resume(self, session: Any) -> "Turn":

@@ -38,7 +38,9 @@ class AgentElsewhere:
         self._agent = agent
         self._limiter = anyio.CapacityLimiter(math.inf)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="steno", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="steno", daemon=True
+        )
 
     async def open(self) -> "AgentElsewhere":
         self._thread.start()
@@ -78,7 +80,9 @@ class AgentElsewhere:
 
         task = asyncio.run_coroutine_threadsafe(begin(), self._loop).result()
         try:
-            await anyio.to_thread.run_sync(over.wait, abandon_on_cancel=True, limiter=self._limiter)
+            await anyio.to_thread.run_sync(
+                over.wait, abandon_on_cancel=True, limiter=self._limiter
+            )
         except anyio.get_cancelled_exc_class():
             self._loop.call_soon_threadsafe(task.cancel)
             with anyio.CancelScope(shield=True):
@@ -96,7 +100,9 @@ class AgentElsewhere:
         author: str | None = None,
         output: Any = None,
     ) -> "TurnElsewhere":
-        return TurnElsewhere(self, self._agent.stream(session, text, key, author, output))
+        return TurnElsewhere(
+            self, self._agent.stream(session, text, key, author, output)
+        )
 
     async def run(
         self,

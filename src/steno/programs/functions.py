@@ -45,9 +45,13 @@ class FunctionTool:
         time_limit_s: float = 0.0,
     ) -> None:
         if not callable(function):
-            raise TypeError(f"a tool must be a function, not {type(function).__name__}")
+            raise TypeError(
+                f"a tool must be a function, not {type(function).__name__}"
+            )
         if repeat not in ("never", "safe") or approval not in ("none", "ask"):
-            raise ValueError('repeat must be "never" or "safe", approval "none" or "ask"')
+            raise ValueError(
+                'repeat must be "never" or "safe", approval "none" or "ask"'
+            )
         said = inspect.cleandoc(function.__doc__ or "")
         name = name or getattr(function, "__name__", "")
         if not NAME.fullmatch(name):
@@ -57,7 +61,10 @@ class FunctionTool:
         self._time_limit_s = time_limit_s
         self._arguments = _arguments_of(function, name, said)
         self.spec = ToolSpec(
-            name, said.partition("\n\n")[0].replace("\n", " "), schema_of(self._arguments), repeat
+            name,
+            said.partition("\n\n")[0].replace("\n", " "),
+            schema_of(self._arguments),
+            repeat,
         )
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -71,10 +78,14 @@ class FunctionTool:
 
     def _decoded(self, arguments: str) -> dict[str, Any]:
         try:
-            given = msgspec.json.decode(arguments or "{}", type=self._arguments, dec_hook=_dec_hook)
+            given = msgspec.json.decode(
+                arguments or "{}", type=self._arguments, dec_hook=_dec_hook
+            )
         except (msgspec.DecodeError, ValueError) as error:
             raise BadArguments(f"the arguments cannot be used: {error}") from error
-        return {name: getattr(given, name) for name in self._arguments.__struct_fields__}
+        return {
+            name: getattr(given, name) for name in self._arguments.__struct_fields__
+        }
 
 
 class _Call:
@@ -93,14 +104,18 @@ class _Call:
 
     async def run(self, output: Output) -> Outcome:
         try:
-            gave = await first_of(self._gave(output), self._stopped, limit_s=self._limit_s)
+            gave = await first_of(
+                self._gave(output), self._stopped, limit_s=self._limit_s
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the model is told
             return Failed((Text(f"{type(error).__name__}: {error}"),))
         if gave is not None:
             return Returned((Text(gave[0]),) if gave[0] else ())
         if self._stopped.is_set():
             return Interrupted()
-        return Failed((Text(f"it did not end within {self._limit_s:g} s; it may have effects"),))
+        return Failed(
+            (Text(f"it did not end within {self._limit_s:g} s; it may have effects"),)
+        )
 
     async def _gave(self, output: Output) -> tuple[str]:
         """What it returned, as text. What a generator yields is output, stored as it comes."""
@@ -137,7 +152,9 @@ def of_plugins(names: Sequence[str]) -> list[FunctionTool]:
     for name in names:
         if name not in there:
             known = ", ".join(there) or "none"
-            raise ValueError(f"plugins: there is no plugin {name!r}; there are: {known}")
+            raise ValueError(
+                f"plugins: there is no plugin {name!r}; there are: {known}"
+            )
         brought = getattr(module_of(there[name]), "tools", None)
         if not isinstance(brought, list | tuple):
             raise ValueError(f"plugins: the plugin {name!r} has no list `tools`")
@@ -170,19 +187,27 @@ def _arguments_of(function: Callable[..., Any], name: str, said: str) -> type[St
     fields: list[Any] = []
     for one in inspect.signature(function).parameters.values():
         if one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
-            raise TypeError(f"tool {name!r}: the parameter {one.name!r} must have a plain name")
+            raise TypeError(
+                f"tool {name!r}: the parameter {one.name!r} must have a plain name"
+            )
         if one.name not in hints:
             raise TypeError(f"tool {name!r}: the parameter {one.name!r} needs a type")
         hint = hints[one.name]
         if one.name in about:
             hint = Annotated[hint, Meta(description=about[one.name])]
-        fields.append((one.name, hint) if one.default is one.empty else _field(one, hint))
-    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        fields.append(
+            (one.name, hint) if one.default is one.empty else _field(one, hint)
+        )
+    return msgspec.defstruct(
+        "Arguments", fields, kw_only=True, forbid_unknown_fields=True
+    )
 
 
 def _field(one: inspect.Parameter, hint: Any) -> tuple[str, Any, Any]:
     default = one.default
-    if isinstance(default, list | dict | set):  # shared by all calls, as in the function itself
+    if isinstance(
+        default, list | dict | set
+    ):  # shared by all calls, as in the function itself
         return one.name, hint, msgspec.field(default_factory=lambda: default)
     return one.name, hint, default
 

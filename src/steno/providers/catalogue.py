@@ -19,7 +19,14 @@ from steno.journal.facts import Usage
 from steno.journal.usage import UsageTotal
 from steno.models.protocol import Endpoint
 from steno.models.providers import KNOWN, LOCAL, ModelTuning, ProviderConfig
-from steno.models.specs import KINDS, VENDORS, ModelSettings, Server, endpoint_of, server_of
+from steno.models.specs import (
+    KINDS,
+    VENDORS,
+    ModelSettings,
+    Server,
+    endpoint_of,
+    server_of,
+)
 
 ASK_S = 10.0
 LOOK_S = 0.5
@@ -41,8 +48,12 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
         """In US dollars, by list prices; None if a price or the count is not known."""
         if self.price_in is None or self.price_out is None or usage.input is None:
             return None
-        cached = 0 if self.price_cached is None else min(usage.cached or 0, usage.input)
-        read = (usage.input - cached) * self.price_in + cached * (self.price_cached or 0.0)
+        cached = (
+            0 if self.price_cached is None else min(usage.cached or 0, usage.input)
+        )
+        read = (usage.input - cached) * self.price_in + cached * (
+            self.price_cached or 0.0
+        )
         return (read + (usage.output or 0) * self.price_out) / 1_000_000
 
 
@@ -77,7 +88,9 @@ class Table:
 def _is_of(name: str, row: str) -> bool:
     rest = name.removeprefix(f"{row}-")
     version = rest.partition("-")[0]
-    return rest != name and not (version.isdecimal() and len(version) < DATE_DIGITS_MIN)
+    return rest != name and not (
+        version.isdecimal() and len(version) < DATE_DIGITS_MIN
+    )
 
 
 def table(home: Path | None = None) -> Table:
@@ -88,7 +101,9 @@ def table(home: Path | None = None) -> Table:
         try:
             rows |= _rows(own.read_bytes())
         except (msgspec.DecodeError, OSError) as error:
-            raise ValueError(f"{own} cannot be used: {error}; correct it or take it out") from error
+            raise ValueError(
+                f"{own} cannot be used: {error}; correct it or take it out"
+            ) from error
     return Table(rows)
 
 
@@ -99,9 +114,16 @@ def _rows(text: bytes) -> dict[str, About]:
 
 def askable(settings: ModelSettings, keyed: frozenset[str]) -> list[str]:
     """The providers that are worth asking: those that are set up, or have a key."""
-    vendors = {name for name, access in settings.vendors.items() if access.key or access.base_url}
+    vendors = {
+        name
+        for name, access in settings.vendors.items()
+        if access.key or access.base_url
+    }
     names = {*settings.providers, *keyed, *vendors}
-    return sorted(names, key=lambda name: (list(KNOWN).index(name) if name in KNOWN else 99, name))
+    return sorted(
+        names,
+        key=lambda name: (list(KNOWN).index(name) if name in KNOWN else 99, name),
+    )
 
 
 async def offers(
@@ -110,18 +132,24 @@ async def offers(
     """The models of a provider, as its server lists them. Raises `NotAnswered`."""
     server = _server(name, settings)
     listed = await _get(_listing(server, settings), "", timeout_s)
-    found = listed.get("data", listed.get("models")) if isinstance(listed, dict) else None
+    found = (
+        listed.get("data", listed.get("models")) if isinstance(listed, dict) else None
+    )
     if not isinstance(found, list):
         raise NotAnswered("what it sent is no list of models")
     said = [_said(one) for one in found[:OFFERS_MAX] if isinstance(one, dict)]
     return [
-        Offer(f"{name}:{model}", told(f"{name}:{model}", about, known, settings.tuning))
+        Offer(
+            f"{name}:{model}", told(f"{name}:{model}", about, known, settings.tuning)
+        )
         for model, about in said
         if model
     ]
 
 
-def told(spec: str, about: About, known: Table, tuning: Mapping[str, ModelTuning]) -> About:
+def told(
+    spec: str, about: About, known: Table, tuning: Mapping[str, ModelTuning]
+) -> About:
     """What the server says of a model, the table for what it does not, and before both what is
     configured."""
     row = known.about(spec.partition(":")[2])
@@ -130,7 +158,9 @@ def told(spec: str, about: About, known: Table, tuning: Mapping[str, ModelTuning
         about.context or row.context,
         _first(own.price_in, about.price_in, row.price_in),
         _first(own.price_out, about.price_out, row.price_out),
-        None if own.price_in is not None or about.price_in is not None else row.price_cached,
+        None
+        if own.price_in is not None or about.price_in is not None
+        else row.price_cached,
     )
 
 
@@ -150,7 +180,9 @@ async def found_here(settings: ModelSettings) -> dict[str, list[str]]:
 
     async def look(name: str) -> list[str]:
         try:
-            return [one.spec for one in await offers(name, settings, Table({}), LOOK_S)]
+            return [
+                one.spec for one in await offers(name, settings, Table({}), LOOK_S)
+            ]
         except NotAnswered:
             return []
 
@@ -158,7 +190,9 @@ async def found_here(settings: ModelSettings) -> dict[str, list[str]]:
     return {name: specs for name, specs in zip(LOCAL, found, strict=True) if specs}
 
 
-def favourites_first(found: Iterable[Offer], favourites: tuple[str, ...]) -> list[Offer]:
+def favourites_first(
+    found: Iterable[Offer], favourites: tuple[str, ...]
+) -> list[Offer]:
     rank = {spec: at for at, spec in enumerate(favourites)}
     marked = [replace(one, favourite=one.spec in rank) for one in found]
     return sorted(marked, key=lambda one: (rank.get(one.spec, len(rank)), one.spec))
@@ -166,8 +200,14 @@ def favourites_first(found: Iterable[Offer], favourites: tuple[str, ...]) -> lis
 
 def _server(name: str, settings: ModelSettings) -> Server:
     """Of a vendor's name, the server of its own section."""
-    kinds = [k.name for k in KINDS.values() if k.vendor is not None and k.vendor.name == name]
-    configured = name in settings.providers or name not in {one.name for one in VENDORS}
+    kinds = [
+        k.name
+        for k in KINDS.values()
+        if k.vendor is not None and k.vendor.name == name
+    ]
+    configured = name in settings.providers or name not in {
+        one.name for one in VENDORS
+    }
     try:
         server = server_of(name if configured else kinds[0], settings)
     except ValueError as error:
@@ -201,7 +241,11 @@ async def _get(at: Endpoint, path: str, timeout_s: float) -> Any:
         raise NotAnswered("there is no key for it", refused=True)
     if not (at.key.isascii() and at.key.isprintable() and " " not in at.key):
         raise NotAnswered("the key has characters that no key has", refused=True)
-    headers = {"accept": "application/json", "user-agent": "steno", **dict(at.headers)}
+    headers = {
+        "accept": "application/json",
+        "user-agent": "steno",
+        **dict(at.headers),
+    }
     if at.key:
         headers[at.key_header] = at.key_prefix + at.key
     url = at.url.removesuffix("/models") + path if path else at.url
@@ -218,26 +262,40 @@ async def _get(at: Endpoint, path: str, timeout_s: float) -> Any:
             ) as response,
         ):
             if response.status in (401, 403):
-                raise NotAnswered(f"it refuses the key ({response.status})", refused=True)
+                raise NotAnswered(
+                    f"it refuses the key ({response.status})", refused=True
+                )
             if response.status != 200:
                 raise NotAnswered(f"it answers with status {response.status}")
             body = await response.content.read(BODY_BYTES_MAX + 1)
-            while len(body) <= BODY_BYTES_MAX and (more := await response.content.readany()):
+            while len(body) <= BODY_BYTES_MAX and (
+                more := await response.content.readany()
+            ):
                 body += more
     except TimeoutError as error:
         raise NotAnswered(f"nothing came back for {timeout_s:g} s") from error
     except (*LOST, ValueError) as error:
         why = type(error).__name__ if at.proxy else str(error)
-        raise NotAnswered(f"it cannot be reached: {why}".replace(at.key or "\0", "[key]")) from None
+        raise NotAnswered(
+            f"it cannot be reached: {why}".replace(at.key or "\0", "[key]")
+        ) from None
     if len(body) > BODY_BYTES_MAX:
-        raise NotAnswered(f"what it sent has more than {BODY_BYTES_MAX // 1_000_000} MB")
+        raise NotAnswered(
+            f"what it sent has more than {BODY_BYTES_MAX // 1_000_000} MB"
+        )
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise NotAnswered("what it sent is no JSON") from error
 
 
-CONTEXTS = ("context_length", "context_window", "max_model_len", "max_context_length", "n_ctx")
+CONTEXTS = (
+    "context_length",
+    "context_window",
+    "max_model_len",
+    "max_context_length",
+    "n_ctx",
+)
 
 
 def _said(one: dict[str, Any]) -> tuple[str, About]:
@@ -245,9 +303,13 @@ def _said(one: dict[str, Any]) -> tuple[str, About]:
     name = one.get("id") or one.get("name") or ""
     meta = one.get("meta") if isinstance(one.get("meta"), dict) else {}
     sizes = [one.get(key) for key in CONTEXTS] + [(meta or {}).get("n_ctx_train")]
-    context = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+    context = next(
+        (size for size in sizes if isinstance(size, int) and size > 0), None
+    )
     prices = one.get("pricing") if isinstance(one.get("pricing"), dict) else {}
-    price_in, price_out = (_price((prices or {}).get(key)) for key in ("prompt", "completion"))
+    price_in, price_out = (
+        _price((prices or {}).get(key)) for key in ("prompt", "completion")
+    )
     if not isinstance(name, str) or not name.isprintable() or len(name) > 200:
         return "", About()
     return name.removeprefix("models/"), About(context, price_in, price_out)

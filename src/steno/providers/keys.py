@@ -78,12 +78,16 @@ class Keys:
                     "keys if somebody may have; nothing was sent"
                 )
             if about.st_size > FILE_BYTES_MAX:
-                raise KeysUnusable(f"{self.file} is too large to be a file of keys; put it aside")
+                raise KeysUnusable(
+                    f"{self.file} is too large to be a file of keys; put it aside"
+                )
             return msgspec.json.decode(self.file.read_bytes(), type=dict[str, _Kept])
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise KeysUnusable(f"{self.file} cannot be read: {error.strerror or error}") from error
+            raise KeysUnusable(
+                f"{self.file} cannot be read: {error.strerror or error}"
+            ) from error
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise KeysUnusable(
                 f"{self.file} is damaged: put it aside and log in again; nothing was touched"
@@ -96,7 +100,9 @@ class Keys:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "wb") as opened:
             os.fchmod(handle, 0o600)
-            opened.write(msgspec.json.format(msgspec.json.encode(everything), indent=2) + b"\n")
+            opened.write(
+                msgspec.json.format(msgspec.json.encode(everything), indent=2) + b"\n"
+            )
             opened.flush()
             os.fsync(handle)
         beside.replace(self.file)

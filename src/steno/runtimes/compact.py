@@ -58,7 +58,9 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     before = tokens.of_request(held.history)
     made = _plan(held, limits)
     if made is None:
-        return Compaction("nothing", "there is nothing to summarise", (before, before))
+        return Compaction(
+            "nothing", "there is nothing to summarise", (before, before)
+        )
     chars = min(_takes(held, limits) * tokens.CHARS_PER_TOKEN // 2, PORTION_CHARS_MAX)
     deadline_s = asyncio.get_running_loop().time() + limits.summary_s
     summary, without = made.before, held.history.left_out(made.upto)
@@ -71,7 +73,11 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
                 return Compaction("stopped", "asked to stop", (before, before))
             request = compaction.ask(model.spec, await _told(held, portion), summary)
             summary = await _summarise(
-                held, model, request, deadline_s, stands_for if i == len(portions) else None
+                held,
+                model,
+                request,
+                deadline_s,
+                stands_for if i == len(portions) else None,
             )
     except HelperStopped:
         return Compaction("stopped", "asked to stop", (before, before))
@@ -82,27 +88,45 @@ async def compact(held: HeldSession, model: Model, limits: Limits) -> Compaction
     carries, spent = await held.to_carry(made.upto)
     await held.catch_up()
     if held.history.left_out(made.upto) != without:
-        return Compaction("failed", "what it stands for was edited meanwhile", (before, before))
-    await held.record(Compacted(made.upto, summary, model.spec, carries=carries, spent=spent))
+        return Compaction(
+            "failed", "what it stands for was edited meanwhile", (before, before)
+        )
+    await held.record(
+        Compacted(made.upto, summary, model.spec, carries=carries, spent=spent)
+    )
     return Compaction("done", "", (before, tokens.of_request(held.history)))
 
 
 async def _told(held: HeldSession, portion: Portion) -> str:
     """Each entry is made short as soon as it is read: however long they are, few are in memory."""
     entries: AsyncIterator[Entry | LeftOut] = held.with_text(portion.entries)
-    return "\n".join([compaction.tell(entry, portion.entry_chars) async for entry in entries])
+    return "\n".join(
+        [compaction.tell(entry, portion.entry_chars) async for entry in entries]
+    )
 
 
 async def _summarise(
-    held: HeldSession, model: Model, request: Request, deadline_s: float, stands_for: int | None
+    held: HeldSession,
+    model: Model,
+    request: Request,
+    deadline_s: float,
+    stands_for: int | None,
 ) -> str:
-    started, finished = await ask_helper(held, model, "summary", request, deadline_s, held.stopped)
+    started, finished = await ask_helper(
+        held, model, "summary", request, deadline_s, held.stopped
+    )
     said = text_of(finished.parts).strip()
     summary = said[: compaction.SUMMARY_CHARS_MAX]
     problem = _problem(summary, finished, stands_for)
-    cut = f"cut to {len(summary)} of {len(said)} characters" if len(summary) < len(said) else ""
+    cut = (
+        f"cut to {len(summary)} of {len(said)} characters"
+        if len(summary) < len(said)
+        else ""
+    )
     await held.record(
-        HelperEnded(started, "failed" if problem else "done", problem or cut, finished.usage)
+        HelperEnded(
+            started, "failed" if problem else "done", problem or cut, finished.usage
+        )
     )
     if problem:
         raise HelperFailed(problem)

@@ -38,7 +38,11 @@ class ChildSessions:
         )
         if rules:
             await self._store.add(
-                child, [RuleSet(rule, one.verdict, by, one.until_ms) for rule, one in rules.items()]
+                child,
+                [
+                    RuleSet(rule, one.verdict, by, one.until_ms)
+                    for rule, one in rules.items()
+                ],
             )
         said = InputAdmitted((Text(prompt),), DELEGATED, author=by)
         await self._store.admit(Admission(input=said, session=child))
@@ -59,5 +63,7 @@ class ChildSessions:
             elif isinstance(record.fact, TurnEnded):
                 ending = record.fact
         return HelperReport(
-            None if ending is None else ending.outcome, "" if ending is None else ending.cause, text
+            None if ending is None else ending.outcome,
+            "" if ending is None else ending.cause,
+            text,
         )

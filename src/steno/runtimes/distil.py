@@ -47,7 +47,9 @@ class Distiller(Struct, frozen=True):
 
 
 class Distilling:
-    def __init__(self, sessions: Sessions, by: Callable[[ContextSet | None], Distiller]) -> None:
+    def __init__(
+        self, sessions: Sessions, by: Callable[[ContextSet | None], Distiller]
+    ) -> None:
         self._sessions = sessions
         self._store = sessions.store
         self._by = by
@@ -94,7 +96,9 @@ class Distilling:
         try:
             title = distillation.title_in(text_of(finished.parts))
         except BadDistillate as error:
-            await held.record(HelperEnded(started, "failed", f"unusable: {error}", finished.usage))
+            await held.record(
+                HelperEnded(started, "failed", f"unusable: {error}", finished.usage)
+            )
             return ""
         await held.record(HelperEnded(started, "done", "", finished.usage))
         if held.redacted:
@@ -115,13 +119,17 @@ class Distilling:
         deadline_s = asyncio.get_running_loop().time() + by.limit_s
         wrong: tuple[str, str] | None = None
         for _ in range(CALLS_MAX):
-            made, wrong = await _ask(held, by.model, source, wrong, deadline_s, titled=row.named)
+            made, wrong = await _ask(
+                held, by.model, source, wrong, deadline_s, titled=row.named
+            )
             if made is not None:
                 if held.redacted:
                     raise HelperFailed("a message was redacted meanwhile")
                 at = await held.record(made)
                 return Distillation("done", "", at, made)
-        raise HelperFailed(f"the answer could not be used: {wrong[1] if wrong else ''}")
+        raise HelperFailed(
+            f"the answer could not be used: {wrong[1] if wrong else ''}"
+        )
 
     async def _source(
         self, held: HeldSession, after: Seq, by: Distiller, chars_max: int = CHARS_MAX

@@ -36,7 +36,9 @@ async def ask_helper(
     body = await asyncio.to_thread(model.to_wire, request, {})
     if any(end.is_set() for end in ends):
         raise HelperStopped
-    started = await held.record(HelperStarted(purpose, model.spec, sha256(body).hexdigest()[:32]))
+    started = await held.record(
+        HelperStarted(purpose, model.spec, sha256(body).hexdigest()[:32])
+    )
     left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.0)
     try:
         finished = await first_of(_answer(model, body), *ends, limit_s=left_s)
@@ -49,7 +51,9 @@ async def ask_helper(
     if any(end.is_set() for end in ends):
         await held.record(HelperEnded(started, "stopped", sent="unknown"))
         raise HelperStopped
-    await held.record(HelperEnded(started, "failed", "no answer in time", sent="unknown"))
+    await held.record(
+        HelperEnded(started, "failed", "no answer in time", sent="unknown")
+    )
     raise HelperFailed("no answer in time")
 
 

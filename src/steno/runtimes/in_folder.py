@@ -32,7 +32,9 @@ class InFolder:
     async def tell(self, held: HeldSession, context: ContextSet) -> ContextSet:
         before = held.state.context
         if before is not None and held.state.turn is not None:
-            return replace(context, guidance=before.guidance, surroundings=before.surroundings)
+            return replace(
+                context, guidance=before.guidance, surroundings=before.surroundings
+            )
         known = "" if before is None else before.surroundings
         today = date.today()  # noqa: DTZ011 - the day where the person is
         said, around = await asyncio.gather(

@@ -27,9 +27,24 @@ from steno.engine.action import (
 from steno.engine.approval import Policy
 from steno.engine.request import GO_ON, PLAN_ONLY, Request, build, recovery_note
 from steno.journal.drafts import Stream
-from steno.journal.facts import ContextSet, Continues, StepLost, StepSealed, StepStarted
+from steno.journal.facts import (
+    ContextSet,
+    Continues,
+    StepLost,
+    StepSealed,
+    StepStarted,
+)
 from steno.journal.history import Answered, Entry, Said, Settled
-from steno.journal.parts import Content, File, Hash, Image, Reasoning, Seq, Text, outcome_parts
+from steno.journal.parts import (
+    Content,
+    File,
+    Hash,
+    Image,
+    Reasoning,
+    Seq,
+    Text,
+    outcome_parts,
+)
 from steno.models.protocol import Model, ModelError
 from steno.runtimes.protocol import WithMemories
 from steno.runtimes.stream import Kind, Streamed, stream_to
@@ -77,9 +92,16 @@ class Agent(Struct, frozen=True):
         """The same with another model, if it is one that may take over."""
         for one in self.fallback:
             if one.model.spec == model:
-                own, tools = self.context.model, self.context.tools if one.tools else ()
-                context = replace(self.context, model=model, instead_of=own, tools=tools)
-                return replace(self, context=context, model=one.model, limits=one.limits)
+                own, tools = (
+                    self.context.model,
+                    self.context.tools if one.tools else (),
+                )
+                context = replace(
+                    self.context, model=model, instead_of=own, tools=tools
+                )
+                return replace(
+                    self, context=context, model=one.model, limits=one.limits
+                )
         return self
 
 
@@ -87,17 +109,25 @@ class Native:
     """Drives sessions by our own loop. `agent_for` says who answers, given the session's context so
     far."""
 
-    def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], Agent]) -> None:
+    def __init__(
+        self, store: Store, agent_for: Callable[[ContextSet | None], Agent]
+    ) -> None:
         self._store = store
         self._agent_for = agent_for
         self._excerpts = Excerpts(store)
 
     async def drive(self, held: HeldSession, enough: Enough) -> None:
-        agent = await _with_session_tools(held, self._agent_for(context_of(held.state)))
+        agent = await _with_session_tools(
+            held, self._agent_for(context_of(held.state))
+        )
         if agent.with_memories is not None:
-            agent = replace(agent, context=await agent.with_memories(held, agent.context))
+            agent = replace(
+                agent, context=await agent.with_memories(held, agent.context)
+            )
         if agent.with_folder is not None:
-            agent = replace(agent, context=await agent.with_folder(held, agent.context))
+            agent = replace(
+                agent, context=await agent.with_folder(held, agent.context)
+            )
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
         try:
             await self._act(held, agent, enough)
@@ -137,7 +167,9 @@ class Native:
                 case RunTools(calls=calls):
                     from steno.runtimes.tool_calls import Calls
 
-                    await Calls(held, agent.tools, agent.approval, agent.policy).run(calls)
+                    await Calls(held, agent.tools, agent.approval, agent.policy).run(
+                        calls
+                    )
                 case Finish(facts=facts):
                     await held.record(*facts)
                 case unreachable:
@@ -163,7 +195,9 @@ class Native:
         body, digest = await asyncio.to_thread(
             written, agent.model, request, await self._payloads(request)
         )
-        started = StepStarted(agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges)
+        started = StepStarted(
+            agent.model.spec, digest, ask.attempt, ask.takes, ask.acknowledges
+        )
         try:
             step = await held.record(started)
         except NotPending:
@@ -177,17 +211,24 @@ class Native:
             await held.draft(Stream(step, kind), text)
 
         await held.record(
-            _ending(step, await stream_to(commit, agent.model.stream(body), held.stopped))
+            _ending(
+                step, await stream_to(commit, agent.model.stream(body), held.stopped)
+            )
         )
 
     async def _payloads(self, request: Request) -> dict[Hash, bytes]:
         return {
-            hash: await self._store.get(hash) for hash in sorted(payloads_told(request.entries))
+            hash: await self._store.get(hash)
+            for hash in sorted(payloads_told(request.entries))
         }
 
 
 async def _with_session_tools(held: HeldSession, agent: Agent) -> Agent:
-    tools = None if agent.session_tools is None else await tools_of(held, agent.session_tools)
+    tools = (
+        None
+        if agent.session_tools is None
+        else await tools_of(held, agent.session_tools)
+    )
     if tools is None:
         return agent
     specs = tuple(tool.spec for tool in tools.values())
@@ -210,7 +251,9 @@ def _answering(held: HeldSession, own: Agent) -> Agent:
 
 def _as_set(held: HeldSession, context: ContextSet) -> ContextSet:
     """A context with what was set in the session."""
-    return replace(context, goal=held.state.goal, instructions=held.state.instructions)
+    return replace(
+        context, goal=held.state.goal, instructions=held.state.instructions
+    )
 
 
 async def _set(held: HeldSession, context: ContextSet) -> None:
@@ -239,12 +282,18 @@ def _next_action(held: HeldSession, limits: Limits) -> Action:
     turn = held.state.turn
     if not held.overdue or turn is None:
         return action
-    cut = turn.last_lost is not None or turn.last is None or turn.last.ended == "interrupted"
+    cut = (
+        turn.last_lost is not None
+        or turn.last is None
+        or turn.last.ended == "interrupted"
+    )
     over = isinstance(action, Finish) and (turn.interrupted is not None or not cut)
     return action if over else out_of_time(turn, limits)
 
 
-def written(model: Model, request: Request, payloads: Mapping[Hash, bytes]) -> tuple[bytes, str]:
+def written(
+    model: Model, request: Request, payloads: Mapping[Hash, bytes]
+) -> tuple[bytes, str]:
     """The request's bytes and their digest. In a thread: a long session takes long enough to keep
     others waiting."""
     body = model.to_wire(request, payloads)
@@ -295,7 +344,9 @@ def _lost(step: Seq, error: ModelError) -> StepLost:
     if error.retry_after_s is None:
         return StepLost(step, error.cause, error.sent, error.detail)
     detail = f"{error.detail}; the provider asks to wait {error.retry_after_s:g} s"
-    return StepLost(step, error.cause, error.sent, detail, ceil(error.retry_after_s * 1000))
+    return StepLost(
+        step, error.cause, error.sent, detail, ceil(error.retry_after_s * 1000)
+    )
 
 
 async def _pause(held: HeldSession, backoff_s: tuple[float, ...], ask: Ask) -> bool:
@@ -330,6 +381,8 @@ def payloads_told(entries: tuple[Entry, ...]) -> set[Hash]:
         else:
             continue
         for part in parts:
-            if type(part) is Image or (type(part) is File and isinstance(entry, Said)):
+            if type(part) is Image or (
+                type(part) is File and isinstance(entry, Said)
+            ):
                 found.add(part.hash)
     return found

@@ -34,7 +34,10 @@ async def items_of(store: Store, session: str, row: ListingRow) -> list[Remember
     """What a session has to remember, the newest distillate first. One that was made of something
     which a person has hidden or taken back since is left out: whatever its items point at, they may
     repeat that."""
-    read = [await store.read(session, seq - 1, 1) for seq in sorted(row.memory.at, reverse=True)]
+    read = [
+        await store.read(session, seq - 1, 1)
+        for seq in sorted(row.memory.at, reverse=True)
+    ]
     made = [
         (record, record.fact)
         for page in read
@@ -47,7 +50,12 @@ async def items_of(store: Store, session: str, row: ListingRow) -> list[Remember
         else []
     )
     return [
-        Remembered(ItemAt(session, record.seq, number), fact.items[number], fact, record.at_ms)
+        Remembered(
+            ItemAt(session, record.seq, number),
+            fact.items[number],
+            fact,
+            record.at_ms,
+        )
         for record, fact in made
         if not taken_back(fact, edits)
         for number in row.memory.at[record.seq]
@@ -70,7 +78,11 @@ class Recall:
         for listed in await self._store.list(SESSIONS_MAX, where="remembers"):
             for one in await self._of(listed.id, listed.row):
                 text = one.item.text
-                if one.item.kind not in KINDS or text.casefold() in known or len(text) > left:
+                if (
+                    one.item.kind not in KINDS
+                    or text.casefold() in known
+                    or len(text) > left
+                ):
                     continue
                 chosen.append(one)
                 known.add(text.casefold())
@@ -91,5 +103,8 @@ class Recall:
         if held.state.context is not None:
             return context
         chosen = await self.choose()
-        memories, recalled = tuple(one.item.text for one in chosen), tuple(one.at for one in chosen)
+        memories, recalled = (
+            tuple(one.item.text for one in chosen),
+            tuple(one.at for one in chosen),
+        )
         return replace(context, memories=memories, recalled=recalled)

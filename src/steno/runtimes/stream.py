@@ -10,7 +10,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Literal
 
-from steno.models.protocol import Finished, ModelError, ModelEvent, ReasoningDelta, TextDelta
+from steno.models.protocol import (
+    Finished,
+    ModelError,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+)
 
 Kind = Literal["text", "reasoning"]
 Commit = Callable[[Kind, str], Awaitable[None]]
@@ -79,11 +85,15 @@ class _Inbox:
                         self._room.clear()
                         await self._room.wait()
             if self.finished is None:
-                self.error = ModelError("dropped", "the stream ended without an answer", sent="yes")
+                self.error = ModelError(
+                    "dropped", "the stream ended without an answer", sent="yes"
+                )
         except ModelError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001 - whatever it is, none may wait for what does not come
-            detail = f"the answer cannot be read: {type(error).__name__}: {error}"[:DETAIL_MAX]
+            detail = f"the answer cannot be read: {type(error).__name__}: {error}"[
+                :DETAIL_MAX
+            ]
             self.error = ModelError("server_error", detail, sent="yes")
         self.arrived.set()
 
@@ -108,7 +118,9 @@ class _Inbox:
 
     def over(self) -> bool:
         """Whether nothing more will come and nothing is left."""
-        return not self._runs and (self.finished is not None or self.error is not None)
+        return not self._runs and (
+            self.finished is not None or self.error is not None
+        )
 
     def _put(self, kind: Kind, text: str) -> None:
         if not text:

@@ -69,7 +69,9 @@ class Calls:
     async def _one(self, call: OpenCall) -> None:
         tool = self._tools.get(call.call.name)
         if tool is None:
-            await self.settle(call, Failed((Text(f"there is no tool {call.call.name!r}"),)))
+            await self.settle(
+                call, Failed((Text(f"there is no tool {call.call.name!r}"),))
+            )
             return
         try:
             if isinstance(tool, Checks):
@@ -77,7 +79,9 @@ class Calls:
         except BadArguments as error:
             await self.settle(call, Failed((Text(str(error)),)))
             return
-        match await self.permission(call, "allow" if tool.approval == "none" else "ask"):
+        match await self.permission(
+            call, "allow" if tool.approval == "none" else "ask"
+        ):
             case "left":
                 return
             case Refused() as refused:
@@ -109,7 +113,9 @@ class Calls:
         `leaves` whether a yes covers leaving the sandbox."""
         kind = _Kind(default, edits)
         ruled = self._without_asking(call, kind)
-        objection = None if isinstance(ruled, Refused) else await self._objection(call)
+        objection = (
+            None if isinstance(ruled, Refused) else await self._objection(call)
+        )
         if self._held.letting_go():
             return "left"
         if self._held.asked_to_stop():
@@ -121,7 +127,9 @@ class Calls:
         if self._approval == "refuse":
             return UNASKED
         if not call.asked:
-            await self._held.record(ApprovalAsked(call.step, call.call.id, why, leaves))
+            await self._held.record(
+                ApprovalAsked(call.step, call.call.id, why, leaves)
+            )
         return await self._decision(call, kind)
 
     async def _objection(self, call: OpenCall) -> Refused | None:
@@ -146,14 +154,18 @@ class Calls:
         )
         if verdict == "deny":
             return Refused(f"not run: the rule {str(rule)!r} denies it")
-        by_mode = in_mode(self._held.state.mode, call.call.name, kind.default, kind.edits)
+        by_mode = in_mode(
+            self._held.state.mode, call.call.name, kind.default, kind.edits
+        )
         if by_mode == "deny":
             return PLANNING
         if call.decision is not None:
             return _as_decided(call)
         if call.call.name in ALWAYS_ASKED:
             return None
-        allowed = verdict == "allow" or self._approval == "allow" or by_mode == "allow"
+        allowed = (
+            verdict == "allow" or self._approval == "allow" or by_mode == "allow"
+        )
         return "given" if allowed else None
 
     async def _decision(self, call: OpenCall, kind: "_Kind") -> Permission:
@@ -176,7 +188,9 @@ class Calls:
         """None if a stop was asked for first: a server that must be started can take long."""
         return await first_of(tool.prepare(call.call.arguments), self._held.stopped)
 
-    async def _carry_out(self, call: OpenCall, tool: Tool, prepared: Prepared) -> None:
+    async def _carry_out(
+        self, call: OpenCall, tool: Tool, prepared: Prepared
+    ) -> None:
         try:
             started = await self._held.record(
                 ToolStarted(call.step, call.call.id, prepared.group, tool.spec.repeat)
@@ -207,8 +221,12 @@ class Calls:
         await self._held.stopped.wait()
         await prepared.stop()
 
-    async def settle(self, call: OpenCall, outcome: Outcome, started: int | None = None) -> None:
-        await self._held.record(ToolSettled(call.step, call.call.id, outcome, started))
+    async def settle(
+        self, call: OpenCall, outcome: Outcome, started: int | None = None
+    ) -> None:
+        await self._held.record(
+            ToolSettled(call.step, call.call.id, outcome, started)
+        )
 
 
 def _as_decided(call: OpenCall) -> Permission:

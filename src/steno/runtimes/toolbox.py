@@ -44,7 +44,9 @@ SessionTools = Callable[[str, ContextSet | None], Awaitable[Mapping[str, Tool]]]
 here."""
 
 
-async def tools_of(held: HeldSession, session_tools: SessionTools) -> Mapping[str, Tool] | None:
+async def tools_of(
+    held: HeldSession, session_tools: SessionTools
+) -> Mapping[str, Tool] | None:
     """None if we were told to leave first: servers that must be started can take long."""
     return await first_of(session_tools(held.id, held.state.context), held.going)
 
@@ -62,7 +64,10 @@ class Toolbox:
     """Shared by all sessions of a process; servers of tools run once for each folder."""
 
     def __init__(
-        self, sessions: Sessions, settings: ToolboxSettings, search: "Callable[[], Search]"
+        self,
+        sessions: Sessions,
+        settings: ToolboxSettings,
+        search: "Callable[[], Search]",
     ) -> None:
         self._sessions = sessions
         self._search = search
@@ -71,7 +76,11 @@ class Toolbox:
         self._servers: dict[Path, Servers] = {}
 
     async def of(
-        self, workspace: Workspace, helpers: Runtime, session: str, before: ContextSet | None
+        self,
+        workspace: Workspace,
+        helpers: Runtime,
+        session: str,
+        before: ContextSet | None,
     ) -> dict[str, Tool]:
         """By name, in the order in which a model is told of them: the same whenever the same is
         there. `helpers` runs the sessions that are delegated to."""
@@ -80,10 +89,17 @@ class Toolbox:
             return await self._store.put(session, payload)
 
         chars_max = workspace.output_chars_max + SLACK_CHARS
-        theirs = await self._of_servers(workspace, before, keep) if self._settings.servers else {}
+        theirs = (
+            await self._of_servers(workspace, before, keep)
+            if self._settings.servers
+            else {}
+        )
         own = await self._knowing(session, workspace, helpers, before)
         if self._settings.jobs:
-            from steno.session.jobs import JobBook, JobsForModel  # it loads what knows time zones
+            from steno.session.jobs import (
+                JobBook,
+                JobsForModel,
+            )  # it loads what knows time zones
             from steno.tools.planning.jobs import ChangeJob, ListJobs
 
             jobs = JobsForModel(JobBook(self._store), session)
@@ -94,10 +110,16 @@ class Toolbox:
 
             own.append(ReadSkill(known))
         tools = builtin(workspace) | {tool.spec.name: tool for tool in own} | theirs
-        return {name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()}
+        return {
+            name: KeepingTool(tool, chars_max, keep) for name, tool in tools.items()
+        }
 
     async def _knowing(
-        self, session: str, workspace: Workspace, helpers: Runtime, before: ContextSet | None
+        self,
+        session: str,
+        workspace: Workspace,
+        helpers: Runtime,
+        before: ContextSet | None,
     ) -> list[Tool]:
         """Those that know the session; loaded with the first call, as what comes with steno is."""
 
@@ -135,7 +157,9 @@ class Toolbox:
 
         folder = workspace.folder
         if folder not in self._servers:
-            self._servers[folder] = Servers(self._settings.servers, folder, workspace.scrub)
+            self._servers[folder] = Servers(
+                self._settings.servers, folder, workspace.scrub
+            )
         return await self._servers[folder].tools(before, keep)
 
     async def close(self) -> None:
@@ -157,7 +181,11 @@ class Excerpts:
 
     async def put_into(self, request: Request) -> Request:
         return excerpted(
-            request, {hash: await self._of(hash) for hash in sorted(outputs_of(request.entries))}
+            request,
+            {
+                hash: await self._of(hash)
+                for hash in sorted(outputs_of(request.entries))
+            },
         )
 
     async def of_outcome(self, outcome: Outcome) -> Outcome:

@@ -40,7 +40,9 @@ class Batch:
     how long that may go on before other threads get their turn; they share one lock, and would wait
     twenty times as long for it."""
 
-    def __init__(self, store: Searched, file: IndexFile, breath_s: float | None = None) -> None:
+    def __init__(
+        self, store: Searched, file: IndexFile, breath_s: float | None = None
+    ) -> None:
         self._store = store
         self._file = file
         self._breath_s = breath_s
@@ -70,7 +72,10 @@ class Batch:
         return end
 
     def _breathe(self) -> None:
-        if self._breath_s is None or time.monotonic() - self._breathed_s < self._breath_s:
+        if (
+            self._breath_s is None
+            or time.monotonic() - self._breathed_s < self._breath_s
+        ):
             return
         time.sleep(_BREATH_S)
         self._breathed_s = time.monotonic()
@@ -79,10 +84,15 @@ class Batch:
         """How long its texts are."""
         fact = one.record.fact
         if isinstance(fact, MessageHidden):
-            self._hidden.append((one.session, fact.target, one.record.seq, fact.hidden))
+            self._hidden.append(
+                (one.session, fact.target, one.record.seq, fact.hidden)
+            )
         elif isinstance(fact, SessionStarted):
             self._begun[one.session] = fact.platform
-        elif isinstance(fact, InputAdmitted) and (parent := parent_in(fact)) is not None:
+        elif (
+            isinstance(fact, InputAdmitted)
+            and (parent := parent_in(fact)) is not None
+        ):
             self._parents.setdefault(one.session, parent)
         chars = 0
         for document in documents(one.record):
@@ -99,10 +109,14 @@ class Batch:
         hash = document.payload
         self._carries.append((hash, one.session, one.record.seq, one.mark))
         if hash not in self._payloads:
-            known = self._file.one("select 1 from payloads where hash = ? and part notnull", hash)
+            known = self._file.one(
+                "select 1 from payloads where hash = ? and part notnull", hash
+            )
             self._payloads[hash] = None if known else payload_text(self._store, hash)
 
-    def text(self, role: int, text: str, session: str | int, seq: Seq, mark: FeedMark) -> None:
+    def text(
+        self, role: int, text: str, session: str | int, seq: Seq, mark: FeedMark
+    ) -> None:
         first, second = forms(text)
         letter = "t" if role == PAYLOAD else LETTER[ROLES[role]]
         pairs = grams.wide(first)
@@ -129,10 +143,14 @@ class Batch:
         for hash, text in self._payloads.items():
             n = file.one("select n from payloads where hash = ?", hash)
             if n is None:
-                n = file.one("insert into payloads (hash) values (?) returning n", hash)
+                n = file.one(
+                    "insert into payloads (hash) values (?) returning n", hash
+                )
             if text is not None:
                 self.text(PAYLOAD, text, n, 0, part.upto)
-                file.connection.execute("update payloads set part = ? where n = ?", (part.n, n))
+                file.connection.execute(
+                    "update payloads set part = ? where n = ?", (part.n, n)
+                )
         for hash, session, seq, mark in self._carries:
             run.execute(
                 "insert or ignore into carries select n, ?, ?, ?, ? from payloads where hash = ?",
@@ -142,10 +160,14 @@ class Batch:
         rows = [(id + i, *row) for i, row in enumerate(self._rows, start=1)]
         run.executemany(
             f"insert into d{part.n} values (?, ?, ?, ?, ?)",
-            [(i, number(session), seq, role, mark) for i, role, session, seq, mark, _, _ in rows],
+            [
+                (i, number(session), seq, role, mark)
+                for i, role, session, seq, mark, _, _ in rows
+            ],
         )
         run.executemany(
-            f"insert into g{part.n} (rowid, t) values (?, ?)", [(row[0], row[5]) for row in rows]
+            f"insert into g{part.n} (rowid, t) values (?, ?)",
+            [(row[0], row[5]) for row in rows],
         )
         run.executemany(
             f"insert into w{part.n} (rowid, t) values (?, ?)",
@@ -174,7 +196,10 @@ class Batch:
         )
         run.executemany(
             "update sessions set platform = ? where n = ?",
-            [(platform, number(session)) for session, platform in self._begun.items()],
+            [
+                (platform, number(session))
+                for session, platform in self._begun.items()
+            ],
         )
         run.executemany(
             "update sessions set parent = ? where n = ?",

@@ -24,7 +24,15 @@ from steno.journal.readers import read
 from steno.journal.transcript import outcome_text
 
 Role = Literal["user", "assistant", "call", "tool", "distillate", "title", "item"]
-ROLES: tuple[Role, ...] = ("user", "assistant", "call", "tool", "distillate", "title", "item")
+ROLES: tuple[Role, ...] = (
+    "user",
+    "assistant",
+    "call",
+    "tool",
+    "distillate",
+    "title",
+    "item",
+)
 LETTER: dict[Role, str] = {
     "user": "u",
     "assistant": "a",
@@ -71,7 +79,9 @@ def _documents(record: f.Record) -> Iterator[Document]:
     fact = record.fact
     match fact:
         case f.InputAdmitted():
-            names = " ".join(part.name for part in fact.parts if isinstance(part, File))
+            names = " ".join(
+                part.name for part in fact.parts if isinstance(part, File)
+            )
             said = text_of(fact.parts)
             text = f"{said}\n{names}" if names else said
             if text:
@@ -101,15 +111,29 @@ def _documents(record: f.Record) -> Iterator[Document]:
         case f.Distilled():
             lines = (fact.title, fact.summary, *(item.text for item in fact.items))
             if any(lines):
-                yield Document("distillate", record.seq, "\n".join(filter(None, lines)))
-        case f.OutsideFact() | f.ContextFact() | f.HelperFact() | f.EditFact() | f.ApprovalFact():
+                yield Document(
+                    "distillate", record.seq, "\n".join(filter(None, lines))
+                )
+        case (
+            f.OutsideFact()
+            | f.ContextFact()
+            | f.HelperFact()
+            | f.EditFact()
+            | f.ApprovalFact()
+        ):
             pass
         case f.SessionRenamed() | f.SessionTitled():
             if fact.title:
                 yield Document("title", record.seq, fact.title)
         case f.SessionStarted() | f.InputFact() | f.MemoryFact():
             pass
-        case f.TurnStarted() | f.TurnEnded() | f.InterruptAsked() | f.StepFact() | f.ToolFact():
+        case (
+            f.TurnStarted()
+            | f.TurnEnded()
+            | f.InterruptAsked()
+            | f.StepFact()
+            | f.ToolFact()
+        ):
             pass
         case f.ThreadFact() | f.ItemFact() | f.FileFact():
             pass

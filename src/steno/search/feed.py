@@ -33,9 +33,15 @@ class Searched(Protocol):
     """What a search needs of a store: its verbs as plain methods. Every store has them."""
 
     def read(
-        self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
+        self,
+        session: str,
+        after: Seq = 0,
+        limit: int = 1_000,
+        kinds: Sequence[str] = (),
     ) -> list[Record]: ...
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]: ...
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]: ...
     def streaming(self) -> list[str]: ...
     def drafts(self, session: str) -> list[Draft]: ...
     def glance(self, session: str) -> Glance: ...
@@ -70,13 +76,19 @@ class Restored(Exception):
     """A backup took the place of the store: nothing that was known of it holds."""
 
 
-def told(store: Searched, begin: Place, end: Place, page: int = PAGE) -> Iterator[list[Told]]:
+def told(
+    store: Searched, begin: Place, end: Place, page: int = PAGE
+) -> Iterator[list[Told]]:
     """The facts after `begin` and up to `end`, some at a time, and after each the place that was
     reached is that of its last. A page may be empty."""
     mark, seq = begin
     if seq != SEQ_END:
         [*changes] = store.changes(mark - 1, 1).changes
-        if changes and isinstance(changes[0], SessionImported) and changes[0].mark == mark:
+        if (
+            changes
+            and isinstance(changes[0], SessionImported)
+            and changes[0].mark == mark
+        ):
             upto = changes[0].head if mark < end[0] else min(changes[0].head, end[1])
             yield from _of_session(store, changes[0], seq, upto, page)
     while mark < end[0]:
@@ -91,7 +103,11 @@ def told(store: Searched, begin: Place, end: Place, page: int = PAGE) -> Iterato
                 case SessionImported():
                     yield batch
                     batch = []
-                    upto = change.head if change.mark < end[0] else min(change.head, end[1])
+                    upto = (
+                        change.head
+                        if change.mark < end[0]
+                        else min(change.head, end[1])
+                    )
                     yield from _of_session(store, change, 0, upto, page)
                 case StoreRestored():
                     raise Restored

@@ -115,7 +115,9 @@ def fold(text: str) -> str:
         plain = text.lower().replace("\0", "\x01")
     else:
         plain = text
-        for odd in set(_ODD.findall(text)):  # what one folds to, another leaves as it is
+        for odd in set(
+            _ODD.findall(text)
+        ):  # what one folds to, another leaves as it is
             plain = plain.replace(odd, _table[odd])
         plain = plain.casefold()
     blank = " ".join(plain.split())
@@ -135,7 +137,9 @@ def forms(text: str) -> tuple[str, str]:
 
 
 def is_composed(text: str) -> bool:
-    return unicodedata.is_normalized("NFC", text) and _SECOND_FORM.search(text) is None
+    return (
+        unicodedata.is_normalized("NFC", text) and _SECOND_FORM.search(text) is None
+    )
 
 
 def _second(text: str) -> str:

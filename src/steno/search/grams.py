@@ -39,7 +39,11 @@ def distinct(text: str) -> str:
     found: dict[str, None] = {}
     for start in range(0, len(text), 1 << 15):
         piece = text[start : start + (1 << 15) + 2]
-        found.update(dict.fromkeys(map("".join, zip(piece, piece[1:], piece[2:], strict=False))))
+        found.update(
+            dict.fromkeys(
+                map("".join, zip(piece, piece[1:], piece[2:], strict=False))
+            )
+        )
     return HOLE.join(found)
 
 
@@ -64,7 +68,9 @@ class Needed:
 
     def __init__(self, piece: str) -> None:
         letters = _RUN.sub(HOLE, piece)
-        self.narrow = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
+        self.narrow = list(
+            dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2))
+        )
         self.wide: list[str] = []
         for run in _RUN.findall(piece):
             pairs = [run[i : i + 2] for i in range(len(run) - 1)]

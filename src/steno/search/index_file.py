@@ -29,7 +29,9 @@ SEQ_END: Seq = (1 << 32) - 1
 CACHE_KIB = 8_192
 _PAGE_BYTES = 4_000
 """Of a leaf of FTS5: with checksums the default does not fit a page."""
-_MARKS = "".join(chr(i) for i in range(33, 127) if not chr(i).isalnum() and chr(i) not in "\"'")
+_MARKS = "".join(
+    chr(i) for i in range(33, 127) if not chr(i).isalnum() and chr(i) not in "\"'"
+)
 _TRIGRAMS = "'trigram case_sensitive 1'"
 _WORDS = f"\"ascii tokenchars '{_MARKS}'\""
 _SCHEMA = Path(__file__).with_name("schema.sql")
@@ -98,7 +100,9 @@ class IndexFile:
     def _connect(self, make: bool) -> apsw.Connection:
         with contextlib.suppress(FileExistsError):
             if make:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+                os.close(
+                    os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                )
         connection = database.connect(self.path, replace(_SETTINGS, vfs=self._vfs))
         connection.pragma("cache_size", -CACHE_KIB)
         connection.set_wal_hook(self._committed)
@@ -120,7 +124,9 @@ class IndexFile:
                         "insert into about values (?, ?, ?, 0, 0, 0, 0)",
                         (FORMAT, folding.VERSION, self._store),
                     )
-        about = connection.execute("select format, folding, store from about").fetchone()
+        about = connection.execute(
+            "select format, folding, store from about"
+        ).fetchone()
         if about != (FORMAT, folding.VERSION, self._store):
             raise Unusable(f"the index is of another kind: {about}")
 
@@ -171,7 +177,10 @@ class IndexFile:
 
     def parts(self) -> list[Part]:
         """In the order of the feed."""
-        return [Part(*row) for row in self.rows("select * from parts order by after, after_seq")]
+        return [
+            Part(*row)
+            for row in self.rows("select * from parts order by after, after_seq")
+        ]
 
     def begin_part(self, begin: Place, as_of: FeedMark) -> Part:
         """Inside a transaction."""
@@ -212,7 +221,9 @@ class IndexFile:
         run("delete from holds where part = ?", (n,))
         run("delete from carries where part = ?", (n,))
         run("update payloads set part = null where part = ?", (n,))
-        run("delete from payloads where part is null and n not in (select payload from carries)")
+        run(
+            "delete from payloads where part is null and n not in (select payload from carries)"
+        )
         run("insert into dropped values (?)", (n,))
         run("update about set dirty = 1")
 
@@ -223,7 +234,11 @@ class IndexFile:
         if n is None:
             return False
         with self.writing() as connection:
-            for table, rows in ((f"g{n}_data", 400), (f"w{n}_data", 400), (f"d{n}", 8_000)):
+            for table, rows in (
+                (f"g{n}_data", 400),
+                (f"w{n}_data", 400),
+                (f"d{n}", 8_000),
+            ):
                 if self.one("select 1 from sqlite_schema where name = ?", table):
                     some = f"select id from {table} limit {rows}"
                     connection.execute(f"delete from {table} where id in ({some})")
@@ -269,7 +284,9 @@ class IndexFile:
         for start in range(0, len(grams), _ASKED_AT_ONCE):
             some = grams[start : start + _ASKED_AT_ONCE]
             wanted = ",".join("?" * len(some))
-            found |= self.rows(f"select gram, share from common where gram in ({wanted})", *some)
+            found |= self.rows(
+                f"select gram, share from common where gram in ({wanted})", *some
+            )
         return found
 
     # --- what was removed

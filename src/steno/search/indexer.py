@@ -71,7 +71,9 @@ class Progress(Struct, frozen=True):
 class Indexer:
     """`part_texts` is how many texts fill a part."""
 
-    def __init__(self, store: Searched, file: IndexFile, part_texts: int = PART_TEXTS) -> None:
+    def __init__(
+        self, store: Searched, file: IndexFile, part_texts: int = PART_TEXTS
+    ) -> None:
         self._store = store
         self._file = file
         self._part_texts = part_texts
@@ -87,7 +89,9 @@ class Indexer:
         parts = self._file.parts()
         bottom = floor(self._store)[0]
         covered = sum(part.upto - part.after for part in parts)
-        return Progress(covered, max(top - bottom, 0), sum(part.texts for part in parts))
+        return Progress(
+            covered, max(top - bottom, 0), sum(part.texts for part in parts)
+        )
 
     # --- what was removed
 
@@ -137,32 +141,44 @@ class Indexer:
         return bottom
 
     def _cleared(self, mark: FeedMark) -> None:
-        self._file.connection.execute("update about set cleared = max(cleared, ?)", (mark,))
+        self._file.connection.execute(
+            "update about set cleared = max(cleared, ?)", (mark,)
+        )
 
     def _text_removed(self, mark: FeedMark, session: str, seq: Seq) -> None:
         rows = self._file.rows
         n = self._file.one("select n from sessions where id = ?", session)
-        held = {part for (part,) in rows("select part from holds where session = ?", n)}
+        held = {
+            part for (part,) in rows("select part from holds where session = ?", n)
+        }
         sought = "where session = ? and seq = ?"
-        doomed = {part for part in held if rows(f"select 1 from d{part} {sought}", n, seq)}
+        doomed = {
+            part for part in held if rows(f"select 1 from d{part} {sought}", n, seq)
+        }
         self._drop(mark, doomed | self._carried_in(sought, n, seq))
         rows(f"delete from carries {sought}", n, seq)
 
     def _session_deleted(self, mark: FeedMark, session: str) -> None:
         rows = self._file.rows
         n = self._file.one("select n from sessions where id = ?", session)
-        doomed = {part for (part,) in rows("select part from holds where session = ?", n)}
+        doomed = {
+            part for (part,) in rows("select part from holds where session = ?", n)
+        }
         self._drop(mark, doomed | self._carried_in("where session = ?", n))
         rows("delete from carries where session = ?", n)
         rows("delete from hidden where session = ?", n)
-        rows("delete from sessions where n = ? and n not in (select session from holds)", n)
+        rows(
+            "delete from sessions where n = ? and n not in (select session from holds)",
+            n,
+        )
 
     def _carried_in(self, sought: str, *values: int) -> set[int]:
         """The parts that have the texts of payloads which some facts name. Whether others still
         name them is not asked: then they are taken in again."""
         carried = f"select payload from carries {sought}"
         found = self._file.rows(
-            f"select part from payloads where part notnull and n in ({carried})", *values
+            f"select part from payloads where part notnull and n in ({carried})",
+            *values,
         )
         return {part for (part,) in found}
 
@@ -180,7 +196,12 @@ class Indexer:
             self.clear()
             if self._file.log_pages >= pace.log_pages:
                 self._file.settle()
-            return self._merge(pace) or self._fill(pace) or self._adopt_payload() or self._count()
+            return (
+                self._merge(pace)
+                or self._fill(pace)
+                or self._adopt_payload()
+                or self._count()
+            )
         except Busy:
             return False
         except Restored as error:
@@ -190,7 +211,12 @@ class Indexer:
 
     def _merge(self, pace: Pace) -> bool:
         full = next(
-            (part for part in self._file.parts() if part.state in ("full", "merging")), None
+            (
+                part
+                for part in self._file.parts()
+                if part.state in ("full", "merging")
+            ),
+            None,
         )
         if full is None:
             return False
@@ -217,7 +243,9 @@ class Indexer:
         if not missing:
             return False
         begin, end = missing[-1]
-        part = next((one for one in parts if one.end == begin and one.state == "open"), None)
+        part = next(
+            (one for one in parts if one.end == begin and one.state == "open"), None
+        )
         room = min(pace.texts, self._part_texts - (0 if part is None else part.texts))
         as_of = self._store.changes(None).mark
         batch = Batch(self._store, self._file, pace.breath_s)
@@ -248,7 +276,9 @@ class Indexer:
 
     def _adopt_payload(self) -> bool:
         """Index a payload whose part was dropped and that other facts still name."""
-        rows = self._file.rows("select n, hash from payloads where part is null limit 1")
+        rows = self._file.rows(
+            "select n, hash from payloads where part is null limit 1"
+        )
         parts = [part for part in self._file.parts() if part.state == "open"]
         if not rows or not parts:
             return False
@@ -257,12 +287,18 @@ class Indexer:
         with self._file.writing():
             if self._stale(self._file.parts()):
                 return True
-            part = next((one for one in self._file.parts() if one.n == parts[-1].n), None)
+            part = next(
+                (one for one in self._file.parts() if one.n == parts[-1].n), None
+            )
             if part is None:
                 return True
             if text is None:
-                self._file.connection.execute("delete from carries where payload = ?", (n,))
-                self._file.connection.execute("delete from payloads where n = ?", (n,))
+                self._file.connection.execute(
+                    "delete from carries where payload = ?", (n,)
+                )
+                self._file.connection.execute(
+                    "delete from payloads where n = ?", (n,)
+                )
             else:
                 batch = Batch(self._store, self._file)
                 batch.text(PAYLOAD, text, n, 0, part.upto)
@@ -278,7 +314,11 @@ class Indexer:
         parts = self._file.parts()
         texts = sum(part.texts for part in parts)
         counted = int(self._file.one("select counted from about"))
-        if texts < _COUNT_FROM or texts < 4 * counted or counted > 8 * self._part_texts:
+        if (
+            texts < _COUNT_FROM
+            or texts < 4 * counted
+            or counted > 8 * self._part_texts
+        ):
             return False
         part = max(parts, key=lambda part: (part.texts, part.n))
         least = max(int(part.texts * _COMMON_SHARE), 2)
@@ -286,13 +326,16 @@ class Indexer:
             row
             for wide in (False, True)
             for row in self._file.rows(
-                f"select term, doc from {self._file.vocabulary(part.n, wide)} where doc > ?", least
+                f"select term, doc from {self._file.vocabulary(part.n, wide)} where doc > ?",
+                least,
             )
         ]
         with self._file.writing():
             self._file.rows("delete from common")
             shares = [(term, doc / part.texts) for term, doc in rows]
-            self._file.connection.executemany("insert into common values (?, ?)", shares)
+            self._file.connection.executemany(
+                "insert into common values (?, ?)", shares
+            )
             self._file.rows("update about set counted = ?", texts)
         return True
 
@@ -305,7 +348,9 @@ def floor(store: Searched) -> Place:
     return START
 
 
-def gaps(parts: Sequence[Part], floor: Place, top: Place) -> list[tuple[Place, Place]]:
+def gaps(
+    parts: Sequence[Part], floor: Place, top: Place
+) -> list[tuple[Place, Place]]:
     """What no part covers of a feed, in order."""
     found: list[tuple[Place, Place]] = []
     at = floor

@@ -38,7 +38,11 @@ class Search:
     query at a time."""
 
     def __init__(
-        self, store: Searched, path: Path | None, identity: str = "", part_texts: int = PART_TEXTS
+        self,
+        store: Searched,
+        path: Path | None,
+        identity: str = "",
+        part_texts: int = PART_TEXTS,
     ) -> None:
         self._store = store
         self._path = path
@@ -63,7 +67,9 @@ class Search:
                     with contextlib.suppress(Busy):
                         self._indexer(file).clear()
                     with file.moment():
-                        return Searching(self._store, file, asked, self._origins, watch).run()
+                        return Searching(
+                            self._store, file, asked, self._origins, watch
+                        ).run()
                 except (Unusable, apsw.Error) as error:
                     self._failed(error)
             return Searching(self._store, None, asked, self._origins, watch).run()
@@ -104,7 +110,9 @@ class Search:
                     return
             self._throw_away("what was removed is still in its log")
 
-    def build(self, tell: Callable[[Progress], None], stopped: Callable[[], bool]) -> Progress:
+    def build(
+        self, tell: Callable[[Progress], None], stopped: Callable[[], bool]
+    ) -> Progress:
         """Fill the index at full speed, until it is whole or `stopped`. What is there is kept."""
         while not stopped():
             with self._lock:
@@ -145,7 +153,9 @@ class Search:
     def keep_up(self) -> None:
         """Fill the index beside everything else, from now until `close`."""
         if self._upkeep is None and self._path is not None:
-            self._upkeep = Upkeep(self._store, self._path, self._identity, self._part_texts)
+            self._upkeep = Upkeep(
+                self._store, self._path, self._identity, self._part_texts
+            )
             self._upkeep.start()
 
     def close(self) -> None:
@@ -237,7 +247,9 @@ class Upkeep(threading.Thread):
     """Fills the index in the pauses of those who append, so that they do not notice. What it has
     not taken in yet is scanned."""
 
-    def __init__(self, store: Searched, path: Path, identity: str, part_texts: int) -> None:
+    def __init__(
+        self, store: Searched, path: Path, identity: str, part_texts: int
+    ) -> None:
         super().__init__(name="search index", daemon=True)
         self._store = store
         self._search = Search(store, path, identity, part_texts)

@@ -40,9 +40,9 @@ def folded(text: str) -> Folded:
 
 
 def matches(query: Query, text: Folded) -> bool:
-    return all(any(has(term, text) for term in clause) for clause in query.clauses) and not any(
-        has(term, text) for term in query.without
-    )
+    return all(
+        any(has(term, text) for term in clause) for clause in query.clauses
+    ) and not any(has(term, text) for term in query.without)
 
 
 def has(term: Term, text: Folded) -> bool:
@@ -97,7 +97,10 @@ def _in_word(letter: str) -> bool:
 def score(query: Query, text: Folded, role: Role, age_ms: int) -> float:
     """Relevance from the text alone: how often, whole words, who said it, how long ago."""
     length = 0.25 + 0.75 * len(text.first) / 500
-    values = [max(_weight(term, text, length) for term in clause) for clause in query.clauses]
+    values = [
+        max(_weight(term, text, length) for term in clause)
+        for clause in query.clauses
+    ]
     mean = sum(values) / len(values) if values else 1.0
     recent = 0.35 + 0.65 / (1 + max(age_ms, 0) / (60 * _DAY_MS))
     return mean * _ROLE_WEIGHT[role] * recent
@@ -160,7 +163,9 @@ def _in_window(term: Term, text: str, offset: int) -> list[tuple[int, int]]:
             if form not in maps:
                 maps[form] = Mapped(text, second=form == "second")
             if maps[form].folded != getattr(whole, form):
-                return [(offset, offset + len(text))]  # a letter that composes in an odd way
+                return [
+                    (offset, offset + len(text))
+                ]  # a letter that composes in an odd way
             start, end = maps[form].place(start, end)
             while end < len(text) and combining(text[end]):
                 end += 1

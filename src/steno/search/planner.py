@@ -35,10 +35,16 @@ class Plan:
     """What to ask each part. `shares` says of grams how common they are; rare ones it leaves
     out."""
 
-    def __init__(self, query: Query, shares: Callable[[list[str]], Mapping[str, float]]) -> None:
-        self._clauses = [plan for clause in query.clauses if (plan := self._clause(clause))]
+    def __init__(
+        self, query: Query, shares: Callable[[list[str]], Mapping[str, float]]
+    ) -> None:
+        self._clauses = [
+            plan for clause in query.clauses if (plan := self._clause(clause))
+        ]
         self._roles: list[Role] = [] if query.roles & _SPOKEN else sorted(query.roles)
-        every = [gram for one in chain(*self._clauses) for gram in (*one.wide, *one.narrow)]
+        every = [
+            gram for one in chain(*self._clauses) for gram in (*one.wide, *one.narrow)
+        ]
         self._shares = shares(list(dict.fromkeys(every)))
         plain = [clause[0] for clause in self._clauses if len(clause) == 1]
         narrow = [gram for one in plain if not one.wide for gram in one.narrow]
@@ -61,7 +67,9 @@ class Plan:
         narrow = [grams.all_of(self._telling)] if self._telling else []
         sets: list[set[int]] = []
         if self._roles:
-            said = [grams.quoted(grams.role_gram(LETTER[role])) for role in self._roles]
+            said = [
+                grams.quoted(grams.role_gram(LETTER[role])) for role in self._roles
+            ]
             narrow.append(" OR ".join(said))
         for clause in self._clauses:
             if len(clause) == 1 and clause[0].narrow and not clause[0].wide:
@@ -90,7 +98,9 @@ class Plan:
             if all(id in one for one in sets):
                 yield id
 
-    def _matching(self, file: IndexFile, n: int, narrow: list[str], below: int) -> Iterator[int]:
+    def _matching(
+        self, file: IndexFile, n: int, narrow: list[str], below: int
+    ) -> Iterator[int]:
         asked = " AND ".join(f"({one})" for one in narrow)
         rows = file.connection.execute(
             f"select rowid from g{n} where g{n} match ? and rowid < ? order by rowid desc",
@@ -98,7 +108,9 @@ class Plan:
         )
         return (id for (id,) in rows)
 
-    def _narrow(self, file: IndexFile, n: int, clause: list[grams.Needed]) -> str | None:
+    def _narrow(
+        self, file: IndexFile, n: int, clause: list[grams.Needed]
+    ) -> str | None:
         """The clause in narrow grams; "" if no text of the part can have it, None if it cannot be
         said so."""
         asked: list[str] = []
@@ -127,7 +139,9 @@ class Plan:
         )
         return None if len(rows) > _BEGINNINGS_MAX else [term for (term,) in rows]
 
-    def _wide(self, file: IndexFile, n: int, clause: list[grams.Needed]) -> set[int] | None:
+    def _wide(
+        self, file: IndexFile, n: int, clause: list[grams.Needed]
+    ) -> set[int] | None:
         """The rows that may have one of the clause; None if it says nothing."""
         found: set[int] = set()
         for needed in clause:
@@ -164,7 +178,9 @@ class Plan:
             share = self._share(gram)
             if taken and share >= (1 - share) * _READ_TO_STEP * left**_TOGETHER:
                 break
-            beside = any(one[1:] == gram[:-1] or one[:-1] == gram[1:] for one in taken)
+            beside = any(
+                one[1:] == gram[:-1] or one[:-1] == gram[1:] for one in taken
+            )
             left *= share**_BESIDE if beside else share
             taken.append(gram)
         return taken

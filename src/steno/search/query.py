@@ -26,7 +26,17 @@ TERMS_MAX = 64
 
 TermKind = Literal["text", "prefix", "whole", "regex"]
 Field = Literal[
-    "role", "session", "tool", "model", "platform", "folder", "title", "before", "after", "on", "in"
+    "role",
+    "session",
+    "tool",
+    "model",
+    "platform",
+    "folder",
+    "title",
+    "before",
+    "after",
+    "on",
+    "in",
 ]
 FIELDS: tuple[str, ...] = get_args(Field)
 _ROLES: dict[str, frozenset[Role]] = {
@@ -73,7 +83,14 @@ class Query(Struct, frozen=True, kw_only=True):
 
     def narrowed(self) -> bool:
         """Whether only some messages are asked about, whatever they say."""
-        asked = (self.tools, self.models, self.platforms, self.folders, self.titles, self.sessions)
+        asked = (
+            self.tools,
+            self.models,
+            self.platforms,
+            self.folders,
+            self.titles,
+            self.sessions,
+        )
         return any(asked) or self.after_ms is not None or self.before_ms is not None
 
     def about_sessions(self) -> bool:
@@ -142,7 +159,12 @@ class _Reading:
     def take(self, found: re.Match[str]) -> None:
         if found["field"] is not None and self._field(found):
             return
-        if found["word"] == "OR" and found["minus"] is None and self._clauses and not self._or:
+        if (
+            found["word"] == "OR"
+            and found["minus"] is None
+            and self._clauses
+            and not self._or
+        ):
             self._or = True
             return
         term = self._term(found)
@@ -186,7 +208,9 @@ class _Reading:
         name, value = found["field"].lower(), found["value"].replace('""', '"')
         if name not in FIELDS or found["minus"] is not None:
             return False
-        if not value or (found["quote"] is None and value[0] in "/:\\" and name != "folder"):
+        if not value or (
+            found["quote"] is None and value[0] in "/:\\" and name != "folder"
+        ):
             return False
         take: Callable[[str, str], bool]
         match name:
@@ -197,7 +221,9 @@ class _Reading:
             case _:
                 take = self._named
         if not take(name, value):
-            self.note(f"{found[0]} was searched as text: {value!r} means nothing there")
+            self.note(
+                f"{found[0]} was searched as text: {value!r} means nothing there"
+            )
             return False
         return True
 
@@ -220,7 +246,9 @@ class _Reading:
             self._after_ms = max(self._after_ms or 0, span[0])
         if name in ("before", "on"):
             end = span[1] if name == "on" else span[0]
-            self._before_ms = end if self._before_ms is None else min(self._before_ms, end)
+            self._before_ms = (
+                end if self._before_ms is None else min(self._before_ms, end)
+            )
         return True
 
     def _named(self, name: str, value: str) -> bool:
@@ -255,7 +283,8 @@ class _Reading:
 
 _UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 _AGO = re.compile(
-    r"(\d{1,4})\s*(h|hours?|d|days?|w|weeks?|m|months?|y|years?)(?:\s+ago)?", re.IGNORECASE
+    r"(\d{1,4})\s*(h|hours?|d|days?|w|weeks?|m|months?|y|years?)(?:\s+ago)?",
+    re.IGNORECASE,
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _WORDS = {"today": 0, "yesterday": 1}

@@ -85,7 +85,14 @@ def _repeats(parsed: Any, inside: bool) -> int:
             if inside:
                 raise Refused("a choice is inside a repeat")
             found += max(_repeats(branch, inside) for branch in value[1])
-        elif op in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN, sre.AT, sre.CATEGORY):
+        elif op in (
+            sre.LITERAL,
+            sre.NOT_LITERAL,
+            sre.ANY,
+            sre.IN,
+            sre.AT,
+            sre.CATEGORY,
+        ):
             pass
         else:
             raise Refused("it looks around, or back at what it found")

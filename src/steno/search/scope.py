@@ -90,7 +90,10 @@ class Origins:
         with suppress(UnknownSession):
             for record in self._store.read(session, 0, PAGE, ("input.admitted",)):
                 fact = record.fact
-                if isinstance(fact, InputAdmitted) and (parent := parent_in(fact)) is not None:
+                if (
+                    isinstance(fact, InputAdmitted)
+                    and (parent := parent_in(fact)) is not None
+                ):
                     return self._began(parent)
         return row
 
@@ -100,13 +103,18 @@ class Origins:
         except UnknownSession:
             return Origin(session, "")
 
-    def unseen(self, scope: Scope, file: IndexFile | None, begun: Iterable[tuple[str, str]]) -> int:
+    def unseen(
+        self, scope: Scope, file: IndexFile | None, begun: Iterable[tuple[str, str]]
+    ) -> int:
         """How many sessions a caller may not see. The index knows where most of them began;
         `begun` are those that it does not have yet."""
         if file is None:
             return sum(not scope.sees(id, self.of(id)) for id in self._listed())
         rows = file.rows("select id, platform, parent from sessions")
-        for id, platform, _ in [*rows, *((id, platform, None) for id, platform in begun)]:
+        for id, platform, _ in [
+            *rows,
+            *((id, platform, None) for id, platform in begun),
+        ]:
             if platform is not None and platform != DELEGATED:
                 self._known.setdefault(id, Origin(id, platform))
         ids = dict.fromkeys([*(row[0] for row in rows), *(id for id, _ in begun)])

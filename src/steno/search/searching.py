@@ -223,7 +223,9 @@ class Searching:
             matches=len(self._found),
             sessions=len({match.session for match in self._found}),
             more=True,
-            left_out=LeftOut(hidden=self._hidden, same_session=len(self._found) - ranked),
+            left_out=LeftOut(
+                hidden=self._hidden, same_session=len(self._found) - ranked
+            ),
             notes=self._query.notes,
             indexed=self._share(),
             took_ms=(time.monotonic() - self._began) * 1000,
@@ -245,7 +247,9 @@ class Searching:
         if asked.order == "best":
             for match in found:
                 age_ms = asked.now_ms - match.at_ms
-                match.score = matching.score(self._query, match.text, match.role, age_ms)
+                match.score = matching.score(
+                    self._query, match.text, match.role, age_ms
+                )
             found = sorted(found, key=lambda match: match.score, reverse=True)
         if asked.all:
             return found
@@ -255,7 +259,12 @@ class Searching:
         return list(best.values())
 
     def _next(
-        self, found: list[Match], ranked: list[Match], upper: Place, skipped: int, more: bool
+        self,
+        found: list[Match],
+        ranked: list[Match],
+        upper: Place,
+        skipped: int,
+        more: bool,
     ) -> str | None:
         """The same pool of matches from further on, or the pool that follows."""
         if skipped + self._asked.limit < len(ranked):
@@ -263,7 +272,9 @@ class Searching:
             top = min(upper, (newest[0], newest[1] + 1))
             return f"{top[0]}.{top[1]}.{skipped + self._asked.limit}"
         below = [match.place for match in found] if more else []
-        if self._unscanned and self._reached is not None:  # one fact may have several texts
+        if (
+            self._unscanned and self._reached is not None
+        ):  # one fact may have several texts
             below.append(min((self._reached[0], self._reached[1] + 1), upper))
         if not below:
             return None
@@ -300,7 +311,10 @@ class Searching:
         yield from drafts
         carried = self._carried()
         stream = heapq.merge(
-            self._by_place(upper), carried, key=lambda match: match.place, reverse=True
+            self._by_place(upper),
+            carried,
+            key=lambda match: match.place,
+            reverse=True,
         )
         for match in stream:
             if match.place < upper:
@@ -315,7 +329,9 @@ class Searching:
                 yield from self._in_gap(segment[0], min(segment[1], upper))
 
     def _segments(self) -> Iterator[Part | tuple[Place, Place]]:
-        both: list[tuple[Place, Part | tuple[Place, Place]]] = [(gap[0], gap) for gap in self._gaps]
+        both: list[tuple[Place, Part | tuple[Place, Place]]] = [
+            (gap[0], gap) for gap in self._gaps
+        ]
         both += [(part.begin, part) for part in self._parts]
         for _, segment in sorted(both, key=lambda one: one[0], reverse=True):
             yield segment
@@ -326,19 +342,32 @@ class Searching:
                 continue
             with suppress(UnknownSession):
                 for draft in self._store.drafts(session):
-                    role: Role = "tool" if draft.stream.kind == "output" else "assistant"
-                    if draft.stream.kind == "reasoning" or role not in self._query.roles:
+                    role: Role = (
+                        "tool" if draft.stream.kind == "output" else "assistant"
+                    )
+                    if (
+                        draft.stream.kind == "reasoning"
+                        or role not in self._query.roles
+                    ):
                         continue
-                    record = Record(draft.stream.started, self._asked.now_ms, _NOTHING)
+                    record = Record(
+                        draft.stream.started, self._asked.now_ms, _NOTHING
+                    )
                     said = Document(role, draft.stream.started, draft.text)
-                    match = self._tested((1 << 61, draft.stream.started), session, record, said)
+                    match = self._tested(
+                        (1 << 61, draft.stream.started), session, record, said
+                    )
                     if match is not None:
                         match.streaming = True
                         yield match
 
     def _in_gap(self, begin: Place, end: Place) -> Iterator[Match]:
         known = self._gap_facts.get(begin)
-        batches = told_backwards(self._store, begin, end) if known is None else iter([known])
+        batches = (
+            told_backwards(self._store, begin, end)
+            if known is None
+            else iter([known])
+        )
         for batch in batches:
             self._check_time()
             for one in batch:
@@ -346,7 +375,9 @@ class Searching:
                     yield from self._of_record(one.place, one.session, one.record)
                 self._reached = one.place
 
-    def _of_record(self, place: Place, session: str, record: Record) -> Iterator[Match]:
+    def _of_record(
+        self, place: Place, session: str, record: Record
+    ) -> Iterator[Match]:
         for document in documents(record):
             if document.role in self._query.roles:
                 match = self._tested(place, session, record, document)
@@ -355,13 +386,17 @@ class Searching:
 
     def _in_part(self, part: Part, upper: Place) -> Iterator[Match]:
         query, file = self._query, self._file
-        if file is None or (query.before_ms is not None and part.at_min >= query.before_ms):
+        if file is None or (
+            query.before_ms is not None and part.at_min >= query.before_ms
+        ):
             return
         if query.after_ms is not None and part.at_max < query.after_ms:
             return
         below = 1 << 62
         if upper < part.end:
-            row = file.one(f"select min(id) from d{part.n} where (mark, seq) >= (?, ?)", *upper)
+            row = file.one(
+                f"select min(id) from d{part.n} where (mark, seq) >= (?, ?)", *upper
+            )
             below = below if row is None else int(row)
         ids = self._plan().candidates(file, part.n, below)
         size = _FIRST_BATCH
@@ -407,7 +442,9 @@ class Searching:
                         self._damaged += 1
             return found
 
-    def _looked_up(self, part: Part, ids: list[int]) -> list[tuple[int, int, int, int]]:
+    def _looked_up(
+        self, part: Part, ids: list[int]
+    ) -> list[tuple[int, int, int, int]]:
         """Session, seq, role and mark of rows, in the order of the ids."""
         if self._file is None:
             return []
@@ -426,7 +463,9 @@ class Searching:
             self._check_time()
             if not self._payload_matches(hash):
                 continue
-            rows = self._file.rows("select session, seq, mark from carries where payload = ?", n)
+            rows = self._file.rows(
+                "select session, seq, mark from carries where payload = ?", n
+            )
             for number, seq, mark in rows:
                 session = self._id(number)
                 if session is None or not self._sees(session):
@@ -444,13 +483,21 @@ class Searching:
             return []
         found = self._file.rows("select n, hash from payloads where part is null")
         for part in self._parts:
-            if not self._file.one("select 1 from payloads where part = ? limit 1", part.n):
+            if not self._file.one(
+                "select 1 from payloads where part = ? limit 1", part.n
+            ):
                 continue
             ids = self._plan().candidates(self._file, part.n, 1 << 62)
             while batch := _some(ids, _BATCH_MAX):
-                numbers = [n for n, _, role, _ in self._looked_up(part, batch) if role == PAYLOAD]
+                numbers = [
+                    n
+                    for n, _, role, _ in self._looked_up(part, batch)
+                    if role == PAYLOAD
+                ]
                 for n in numbers:
-                    found += self._file.rows("select n, hash from payloads where n = ?", n)
+                    found += self._file.rows(
+                        "select n, hash from payloads where n = ?", n
+                    )
         return found
 
     def _payload_matches(self, hash: Hash) -> bool:
@@ -477,7 +524,9 @@ class Searching:
             for record in records:
                 self._note_hidden(session, record)
             if upper == TOP:
-                yield from (match for match in self._drafts() if match.session == session)
+                yield from (
+                    match for match in self._drafts() if match.session == session
+                )
             for record in reversed(records):
                 if (record.seq, 0) < upper:
                     yield from self._of_record((record.seq, 0), session, record)
@@ -520,7 +569,13 @@ class Searching:
         if document.role == "title" and not self._is_title(session, record.seq):
             return None
         return Match(
-            place, session, record.seq, record.at_ms, document.role, document.address, text
+            place,
+            session,
+            record.seq,
+            record.at_ms,
+            document.role,
+            document.address,
+            text,
         )
 
     def _is_title(self, session: str, seq: Seq) -> bool:
@@ -550,7 +605,9 @@ class Searching:
             names = [self._names(session, fact.step, record.seq).get(fact.call, "")]
         else:
             names = []
-        return any(_within(tool, name) for tool in self._query.tools for name in names)
+        return any(
+            _within(tool, name) for tool in self._query.tools for name in names
+        )
 
     def _names(self, session: str, step: Seq, before: Seq) -> dict[str, str]:
         """The tools that an answer called, by the ids of the calls."""
@@ -588,10 +645,14 @@ class Searching:
     def _is_hidden(self, match: Match) -> bool:
         key = match.session, match.address
         if not self._hides_known:
-            found = self._store.read(match.session, match.address, PAGE, ("message.hidden",))
+            found = self._store.read(
+                match.session, match.address, PAGE, ("message.hidden",)
+            )
             for record in found:
                 self._note_hidden(match.session, record)
-        elif self._file is not None and not self._query.sessions and self._file_hides():
+        elif (
+            self._file is not None and not self._query.sessions and self._file_hides()
+        ):
             row = self._file.connection.execute(
                 "select h.seq, h.hidden from hidden h join sessions s on s.n = h.session "
                 "where s.id = ? and h.target = ?",
@@ -606,7 +667,9 @@ class Searching:
     def _file_hides(self) -> bool:
         """Whether the index knows of anything hidden: mostly not, and it is asked for each hit."""
         if self._any_hidden is None and self._file is not None:
-            self._any_hidden = bool(self._file.one("select exists (select 1 from hidden)"))
+            self._any_hidden = bool(
+                self._file.one("select exists (select 1 from hidden)")
+            )
         return bool(self._any_hidden)
 
     def _sees(self, session: str) -> bool:
@@ -627,8 +690,12 @@ class Searching:
             for one in batch
             if isinstance(one.record.fact, SessionStarted)
         ]
-        known = self._file is not None and self._hides_known and not self._query.sessions
-        return self._origins.unseen(self._asked.scope, self._file if known else None, begun)
+        known = (
+            self._file is not None and self._hides_known and not self._query.sessions
+        )
+        return self._origins.unseen(
+            self._asked.scope, self._file if known else None, begun
+        )
 
     # --- small things
 

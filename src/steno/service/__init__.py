@@ -206,10 +206,17 @@ class Service:
             from steno.service.attachments import check_together
 
             check_together(attachments)
-        known = await self._store.find(name) if session is None and name is not None else session
+        known = (
+            await self._store.find(name)
+            if session is None and name is not None
+            else session
+        )
         if known is not None:
             await self._sessions.check(known)
-        parts = (*(one.part for one in attachments), *((Text(text),) if text.strip() else ()))
+        parts = (
+            *(one.part for one in attachments),
+            *((Text(text),) if text.strip() else ()),
+        )
         said = InputAdmitted(
             parts,
             self._platform,
@@ -242,23 +249,35 @@ class Service:
         """What an input with this key, from here, was given back, if there was one."""
         return await self._store.admitted(self._platform, key)
 
-    async def begin(self, model: str, name: str | None = None, title: str | None = None) -> str:
+    async def begin(
+        self, model: str, name: str | None = None, title: str | None = None
+    ) -> str:
         """Make a session in which nothing is said yet; its id."""
         if name is not None and not name.strip():
             raise Misused("the name of a session is empty; nothing was stored")
         started = self._started(model, name)
-        id = await (self._store.create(started) if name is None else self._store.ensure(started))
+        id = await (
+            self._store.create(started)
+            if name is None
+            else self._store.ensure(started)
+        )
         if title is not None:
             await self.edits.rename(id, title)
         return id
 
-    def _started(self, model: str, name: str | None, platform: str = "") -> SessionStarted:
-        return SessionStarted(platform or self._platform, model, name, folder=self.folder)
+    def _started(
+        self, model: str, name: str | None, platform: str = ""
+    ) -> SessionStarted:
+        return SessionStarted(
+            platform or self._platform, model, name, folder=self.folder
+        )
 
     async def withdraw(self, session: str, input: Seq) -> None:
         """Take an input back that waits. `NotPending` if it was taken first: then it is being
         answered."""
-        await self._store.add(session, [InputWithdrawn(input)], key=f"withdrawn:{input}")
+        await self._store.add(
+            session, [InputWithdrawn(input)], key=f"withdrawn:{input}"
+        )
 
     async def delete(self, id: str, with_forks: bool) -> int:
         """Remove a session for good; how many went. Plugins are told first that it ends, if it is
@@ -268,7 +287,10 @@ class Service:
             forked_from = (await self._store.glance(id)).row.forked_from
             own = 1 if forked_from is None else forked_from.seq + 1
             doomed = tuple(
-                [one.id for one in await self._store.list(1 << 31, where=Shares(id, own))]
+                [
+                    one.id
+                    for one in await self._store.list(1 << 31, where=Shares(id, own))
+                ]
             )
             if with_forks or len(doomed) == 1:
                 await self.visits.delete(doomed)

@@ -29,7 +29,11 @@ class Approvals:
     async def pending(self, session: str | None = None) -> list[Approval]:
         """What waits for a person: in one session, or in all, the one that waits longest first."""
         if session is not None:
-            return [one for one in await self._views.approvals(session) if one.decision is None]
+            return [
+                one
+                for one in await self._views.approvals(session)
+                if one.decision is None
+            ]
         found: list[Approval] = []
         async for listed in list_all(self._store):
             if listed.row.asked:
@@ -42,17 +46,26 @@ class Approvals:
         waiting = await self.pending(session)
         if seq is None and len(waiting) == 1:
             return waiting[0]
-        if (meant := next((one for one in waiting if one.seq == seq), None)) is not None:
+        if (
+            meant := next((one for one in waiting if one.seq == seq), None)
+        ) is not None:
             return meant
         if not waiting:
             raise Refusal("nothing_asked", session)
         there = ", ".join(f"{one.seq} ({one.tool})" for one in waiting)
-        raise Refusal("several_asked" if seq is None else "not_asked", session, seq, there=there)
+        raise Refusal(
+            "several_asked" if seq is None else "not_asked", session, seq, there=there
+        )
 
     async def decided(self, session: str, asked: Seq) -> ApprovalDecided | None:
         """What was decided about a call, if anything was."""
-        for record in await self._store.read(session, asked, kinds=("approval.decided",)):
-            if isinstance(record.fact, ApprovalDecided) and record.fact.asked == asked:
+        for record in await self._store.read(
+            session, asked, kinds=("approval.decided",)
+        ):
+            if (
+                isinstance(record.fact, ApprovalDecided)
+                and record.fact.asked == asked
+            ):
                 return record.fact
         return None
 
@@ -70,10 +83,14 @@ class Approvals:
         that they meet, in one commit. They end after `days`; 0: they do not; None: what they allow
         does after `ALWAYS_DAYS`. The first word counts: False if another decided otherwise before;
         then no rule is set."""
-        facts: list[FreeFact] = [ApprovalDecided(asked, decision, by=by, reason=reason)]
+        facts: list[FreeFact] = [
+            ApprovalDecided(asked, decision, by=by, reason=reason)
+        ]
         usual = ALWAYS_DAYS if decision == "allow" else 0
         until_ms = ends_ms(usual if days is None else days)
-        facts += [RuleSet(_checked(rule), decision, until_ms=until_ms) for rule in rules]
+        facts += [
+            RuleSet(_checked(rule), decision, until_ms=until_ms) for rule in rules
+        ]
         try:
             await self._store.add(session, facts, key=f"decided:{asked}")
         except KeyReused:
@@ -92,7 +109,9 @@ class Approvals:
         there = await self.rules(session)
         for rule, verdict in rules.items():
             if verdict is None and rule not in there:
-                raise NotAllowed(f"session {session!r} has no rule {rule!r}; nothing was changed")
+                raise NotAllowed(
+                    f"session {session!r} has no rule {rule!r}; nothing was changed"
+                )
         until_ms = ends_ms(days)
         changes = [
             RuleSet(_checked(rule), said, until_ms=0 if said is None else until_ms)

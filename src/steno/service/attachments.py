@@ -91,5 +91,8 @@ def _chars(data: bytes) -> int | None:
     try:
         return len(data.decode())
     except UnicodeDecodeError as error:
-        cut = len(data) >= READ_BYTES_MAX and error.start > READ_BYTES_MAX - _UTF8_BYTES_MAX
+        cut = (
+            len(data) >= READ_BYTES_MAX
+            and error.start > READ_BYTES_MAX - _UTF8_BYTES_MAX
+        )
         return error.start // _UTF8_BYTES_MAX if cut else None

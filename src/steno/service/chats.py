@@ -122,7 +122,9 @@ class Chats:
 
     async def account(self, account: str) -> str:
         """The session of an account, made if absent."""
-        return await self.store.ensure(SessionStarted(ACCOUNT, "", account_name(account)))
+        return await self.store.ensure(
+            SessionStarted(ACCOUNT, "", account_name(account))
+        )
 
     async def find_account(self, account: str) -> str | None:
         return await self.store.find(account_name(account))
@@ -143,7 +145,9 @@ class Chats:
             await self.catch_up(session, account)
             yield name, session, account
 
-    async def pair(self, code: str, owner: bool, by: str, now_ms: int) -> tuple[str, PersonPaired]:
+    async def pair(
+        self, code: str, owner: bool, by: str, now_ms: int
+    ) -> tuple[str, PersonPaired]:
         """Let a person in who has a code: to which account, and as what. A code that fits nowhere
         counts as a wrong try at each."""
         locked, sessions = False, []
@@ -153,7 +157,9 @@ class Chats:
             if isinstance(entered, Code):
                 asked = entered.fact
                 rank = "owner" if owner else asked.rank
-                paired = PersonPaired(asked.person, asked.chat, rank, asked.name, by, entered.seq)
+                paired = PersonPaired(
+                    asked.person, asked.chat, rank, asked.name, by, entered.seq
+                )
                 await self.note(session, [paired], f"paired:{entered.seq}")
                 return name, paired
             locked |= entered == "locked"
@@ -161,7 +167,9 @@ class Chats:
             await self.note(session, [CodeMissed()])
         if locked:
             raise Misused("too many wrong codes; wait an hour. Nothing was changed")
-        raise Misused("no code like this is waiting: it is wrong, used, or older than an hour")
+        raise Misused(
+            "no code like this is waiting: it is wrong, used, or older than an hour"
+        )
 
     async def unpair(self, person: str, by: str) -> list[str]:
         """Let a person in no longer; the accounts that did."""
@@ -212,9 +220,13 @@ class Chats:
 
     async def begin(self, platform: str, model: str, name: str) -> str:
         """The session of this name, made if absent: a chat's first one is named after it."""
-        return await self.store.ensure(SessionStarted(platform, model, name[:KEY_CHARS_MAX]))
+        return await self.store.ensure(
+            SessionStarted(platform, model, name[:KEY_CHARS_MAX])
+        )
 
-    async def admit(self, arrival: Arrival, owes: tuple[DeliveryOwed, ...]) -> Admitted | None:
+    async def admit(
+        self, arrival: Arrival, owes: tuple[DeliveryOwed, ...]
+    ) -> Admitted | None:
         """Store what was said; None if the same id came before with other words, which change
         nothing."""
         said = InputAdmitted(
@@ -242,7 +254,9 @@ class Chats:
         fact = found[0].fact if found else None
         return fact if isinstance(fact, InputAdmitted) else None
 
-    async def awaited(self, session: str) -> tuple[Seq, list[tuple[Seq, str, AwaitedFile]]]:
+    async def awaited(
+        self, session: str
+    ) -> tuple[Seq, list[tuple[Seq, str, AwaitedFile]]]:
         """The files that pending inputs await: each with its input and where that came from; and
         the head up to which inputs were looked at."""
         glance = await self.store.glance(session)
@@ -251,18 +265,27 @@ class Chats:
             return glance.head, []
         settled = {
             (record.fact.input, record.fact.file)
-            for record in await self.store.read(session, pending[0], PAGE, ("attachment.settled",))
+            for record in await self.store.read(
+                session, pending[0], PAGE, ("attachment.settled",)
+            )
             if isinstance(record.fact, AttachmentSettled)
         }
         found: list[tuple[Seq, str, AwaitedFile]] = []
         for seq in pending:
             if (said := await self.input_at(session, seq)) is not None:
-                waits = [file for file in said.awaits if (seq, file.id) not in settled]
+                waits = [
+                    file for file in said.awaits if (seq, file.id) not in settled
+                ]
                 found += [(seq, said.source, file) for file in waits]
         return glance.head, found
 
     async def attach(
-        self, session: str, input: Seq, file: str, found: Attachment | None, cause: str
+        self,
+        session: str,
+        input: Seq,
+        file: str,
+        found: Attachment | None,
+        cause: str,
     ) -> None:
         """Record what came of fetching a file, once."""
         parts = () if found is None else (found.part,)
@@ -271,11 +294,19 @@ class Chats:
         fact = AttachmentSettled(input, file, parts, cause)
         await self.note(session, [fact], f"attachment:{input}:{file}"[:KEY_CHARS_MAX])
 
-    async def find_input(self, source: str, key: str) -> tuple[str, Seq, InputAdmitted] | None:
+    async def find_input(
+        self, source: str, key: str
+    ) -> tuple[str, Seq, InputAdmitted] | None:
         """The input that came under a key, in whichever session: where it is, and what it says."""
         found = await self.store.admitted(source, key)
-        said = None if found is None else await self.input_at(found.session, found.seq)
-        return None if found is None or said is None else (found.session, found.seq, said)
+        said = (
+            None if found is None else await self.input_at(found.session, found.seq)
+        )
+        return (
+            None
+            if found is None or said is None
+            else (found.session, found.seq, said)
+        )
 
     async def post(
         self, session: str, text: str, by: str, owed: DeliveryOwed, key: str
@@ -286,7 +317,11 @@ class Chats:
         facts: list[FreeFact] = [Posted(text, by)]
         first, new = await self.note(session, facts, f"{key}:text")
         if not first:
-            found = [one for one in await self.store.keys(session) if one.key == f"{key}:text"]
+            found = [
+                one
+                for one in await self.store.keys(session)
+                if one.key == f"{key}:text"
+            ]
             if not found:
                 return None
             first = found[0].seq
@@ -305,17 +340,25 @@ class Chats:
         while page:
             for listed in page:
                 for seq, one in listed.row.deliveries.open.items():
-                    if one.channel in channels and (debt := await self._debt(listed.id, seq, one)):
+                    if one.channel in channels and (
+                        debt := await self._debt(listed.id, seq, one)
+                    ):
                         yield debt
             page = await self.store.list(PAGE, after=page[-1].mark, where="owes")
 
-    async def owed(self, session: str, channels: frozenset[str]) -> dict[Seq, OwedDelivery]:
+    async def owed(
+        self, session: str, channels: frozenset[str]
+    ) -> dict[Seq, OwedDelivery]:
         """What a session owes on these channels."""
         try:
             row = (await self.store.glance(session)).row
         except UnknownSession:
             return {}
-        return {seq: one for seq, one in row.deliveries.open.items() if one.channel in channels}
+        return {
+            seq: one
+            for seq, one in row.deliveries.open.items()
+            if one.channel in channels
+        }
 
     async def debt(self, session: str, seq: Seq) -> Debt | None:
         """One debt as it stands; None if it is settled."""
@@ -330,7 +373,9 @@ class Chats:
     async def _debt(self, session: str, seq: Seq, one: OwedDelivery) -> Debt | None:
         [record] = await self.store.read(session, seq - 1, 1)
         return (
-            Debt(session, seq, record.fact, one) if isinstance(record.fact, DeliveryOwed) else None
+            Debt(session, seq, record.fact, one)
+            if isinstance(record.fact, DeliveryOwed)
+            else None
         )
 
     async def attempt(self, debt: Debt, part: int) -> bool:
@@ -342,9 +387,15 @@ class Chats:
 
     async def placed(self, debt: Debt, part: int, message: str) -> None:
         fact = DeliveryPlaced(debt.seq, part, message)
-        await self.note(debt.session, [fact], f"placed:{debt.seq}:{part}:{message}"[:KEY_CHARS_MAX])
+        await self.note(
+            debt.session,
+            [fact],
+            f"placed:{debt.seq}:{part}:{message}"[:KEY_CHARS_MAX],
+        )
 
-    async def failed(self, debt: Debt, cause: str, unknown: bool, final: bool) -> None:
+    async def failed(
+        self, debt: Debt, cause: str, unknown: bool, final: bool
+    ) -> None:
         outcome = DeliveryRefused(cause, unknown, final)
         key = f"settled:{debt.seq}" if final else None
         await self.note(debt.session, [DeliverySettled(debt.seq, outcome)], key)
@@ -377,7 +428,9 @@ class Chats:
         text = answer.text(glance.drafts)
         return Showing(text, answer.ended is not None, answer.ended, began=True)
 
-    async def answer(self, session: str, taken: Seq, upto: Seq | None = None) -> "Answer":
+    async def answer(
+        self, session: str, taken: Seq, upto: Seq | None = None
+    ) -> "Answer":
         """What was said to an input that this fact took. What came after an answer that is done is
         not read: it may be a thousand turns."""
         answer = Answer(taken)
@@ -417,7 +470,9 @@ class Chats:
     async def _question(self, debt: Debt) -> Showing:
         for one in await self._views.approvals(debt.session):
             if one.seq == debt.owed.target:
-                return Showing("", one.decision is not None, asks=one, decided=one.decision or "")
+                return Showing(
+                    "", one.decision is not None, asks=one, decided=one.decision or ""
+                )
         decided = await self.decision(debt.session, debt.owed.target)
         return Showing("", True, decided=decided or "over")
 
@@ -433,7 +488,10 @@ class Chats:
     async def asked(self, session: str, asked: Seq) -> Approval | None:
         """A call that waits for a decision."""
         waiting = await self._views.approvals(session)
-        return next((one for one in waiting if one.seq == asked and one.decision is None), None)
+        return next(
+            (one for one in waiting if one.seq == asked and one.decision is None),
+            None,
+        )
 
     # --- what changes
 
@@ -475,7 +533,9 @@ class Answer:
         if record.seq == self._taken:
             self._within = True
         if isinstance(fact, TurnStarted):
-            goes_on = isinstance(fact.origin, Continues) and fact.origin.turn in self._turns
+            goes_on = (
+                isinstance(fact.origin, Continues) and fact.origin.turn in self._turns
+            )
             if record.seq == self._taken or goes_on:
                 self._turns.add(record.seq)
                 self._within, self.ended = True, None
@@ -494,6 +554,10 @@ class Answer:
     def text(self, drafts: Sequence[Draft] = ()) -> str:
         for draft in drafts:
             stream = draft.stream
-            if stream.kind == "text" and stream.started in self._texts and not self.ended:
+            if (
+                stream.kind == "text"
+                and stream.started in self._texts
+                and not self.ended
+            ):
                 self._texts[stream.started] = draft.text
         return "".join(self._texts.values())

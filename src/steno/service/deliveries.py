@@ -51,7 +51,9 @@ PAGE = 100
 TAKING = ("turn.started", "step.started")
 TEXT_CHARS_MAX = 1_000_000
 
-State = Literal["owed", "sending", "delivered", "refused", "unknown", "expired", "withdrawn"]
+State = Literal[
+    "owed", "sending", "delivered", "refused", "unknown", "expired", "withdrawn"
+]
 
 
 class Delivery(Struct, frozen=True):
@@ -125,13 +127,19 @@ class Deliveries:
     def get_ready(self) -> "asyncio.Task[None]":
         """There will be something to send: load meanwhile what that takes, so that none waits for
         it at the end."""
-        self._loading = self._loading or asyncio.create_task(asyncio.to_thread(self._sending.load))
+        self._loading = self._loading or asyncio.create_task(
+            asyncio.to_thread(self._sending.load)
+        )
         return self._loading
 
     def _open_in(self, row: ListingRow) -> dict[Seq, OwedDelivery]:
         """What is owed and is no chat's."""
         chats = self._sending.chats
-        return {seq: one for seq, one in row.deliveries.open.items() if one.channel not in chats}
+        return {
+            seq: one
+            for seq, one in row.deliveries.open.items()
+            if one.channel not in chats
+        }
 
     async def _owes(self, session: str) -> bool:
         with contextlib.suppress(StoreError):
@@ -195,7 +203,10 @@ class Deliveries:
         """The last fact that took an input; 0 if none did."""
         taken, after = 0, input
         while page := await self._store.read(session, after, PAGE, TAKING):
-            taken = next((one.seq for one in reversed(page) if input in taken_by(one.fact)), taken)
+            taken = next(
+                (one.seq for one in reversed(page) if input in taken_by(one.fact)),
+                taken,
+            )
             after = page[-1].seq
         return taken
 
@@ -215,11 +226,15 @@ class Deliveries:
                 wait_s = await self._look(but)
             if wait_s is None and not self._sending.channels:
                 return
-            await asyncio.sleep(LOOK_AGAIN_S if wait_s is None else min(wait_s, LOOK_AGAIN_S))
+            await asyncio.sleep(
+                LOOK_AGAIN_S if wait_s is None else min(wait_s, LOOK_AGAIN_S)
+            )
 
     async def _look(self, but: str) -> float | None:
         waits = [
-            await self._each([one.id for one in page if not (but and one.id.startswith(but))])
+            await self._each(
+                [one.id for one in page if not (but and one.id.startswith(but))]
+            )
             async for page in self._owing()
         ]
         return _soonest(waits)
@@ -246,7 +261,9 @@ class Deliveries:
 
     async def _settle(self, session: str) -> float | None:
         """One session; in how many seconds to look at it again."""
-        with contextlib.suppress(StoreError):  # deleted since, or not readable now: others go on
+        with contextlib.suppress(
+            StoreError
+        ):  # deleted since, or not readable now: others go on
             glance = await self._store.glance(session)
             debts = [
                 await self._debt(session, glance, *owed)
@@ -254,7 +271,9 @@ class Deliveries:
             ]
             if debts and self._sending.channels:
                 await asyncio.shield(self.get_ready())
-            return _soonest(await asyncio.gather(*(self._settle_one(debt) for debt in debts)))
+            return _soonest(
+                await asyncio.gather(*(self._settle_one(debt) for debt in debts))
+            )
         return None
 
     async def _settle_one(self, debt: "DeliveryDebt") -> float | None:
@@ -269,14 +288,18 @@ class Deliveries:
         from steno.delivery.outbox import DeliveryDebt
 
         if one.show == "text" and not one.turn:
-            one = replace(one, taken=one.input, turn=await self._ended(session, one.input))
+            one = replace(
+                one, taken=one.input, turn=await self._ended(session, one.input)
+            )
         turn = one.turn or await self._cut_off(session, glance, one)
         if turn and not one.turn:
             one = replace(
                 one, since_ms=max(one.since_ms, glance.row.updated_ms)
             )  # as near to its end as is known
         elsewhere = seq <= (await self._store.glance(session)).imported
-        return DeliveryDebt(session, seq, one, turn or None, glance.owner is not None, elsewhere)
+        return DeliveryDebt(
+            session, seq, one, turn or None, glance.owner is not None, elsewhere
+        )
 
     async def _cut_off(self, session: str, glance: Glance, one: OwedDelivery) -> Seq:
         """The turn of an input, if its process is dead; 0 if a process runs it, or it waits for a
@@ -291,7 +314,9 @@ class Deliveries:
         meanwhile."""
         transcript, turns = Transcript(), Turns()
         await self._sessions.whole(debt.session, transcript, turns)
-        turn = next((turn for turn in transcript.turns if turn.seq == debt.turn), None)
+        turn = next(
+            (turn for turn in transcript.turns if turn.seq == debt.turn), None
+        )
         if turn is None or turn.outcome is None:
             return None
         text = answer(transcript, turns, turn.seq, debt.one.taken)
@@ -305,7 +330,9 @@ class Deliveries:
         }
         import json  # loaded with the first delivery
 
-        return json.dumps(told | ({"cut": True} if len(text) > TEXT_CHARS_MAX else {})).encode()
+        return json.dumps(
+            told | ({"cut": True} if len(text) > TEXT_CHARS_MAX else {})
+        ).encode()
 
     # --- looking
 
@@ -318,12 +345,18 @@ class Deliveries:
             with contextlib.suppress(UnknownSession):  # deleted since
                 found += await self._of(one)
         unlike = {(one.session, one.seq): one for one in found}
-        return sorted(unlike.values(), key=lambda one: one.at_ms, reverse=True)[:limit]
+        return sorted(unlike.values(), key=lambda one: one.at_ms, reverse=True)[
+            :limit
+        ]
 
     async def _of(self, one: Listed) -> list[Delivery]:
         owed = one.row.deliveries
-        still = [await self._open(one.id, seq, debt) for seq, debt in owed.open.items()]
-        return still + [await self._settled(one.id, seq, settled) for seq, settled in owed.settled]
+        still = [
+            await self._open(one.id, seq, debt) for seq, debt in owed.open.items()
+        ]
+        return still + [
+            await self._settled(one.id, seq, settled) for seq, settled in owed.settled
+        ]
 
     async def _open(self, session: str, seq: Seq, one: OwedDelivery) -> Delivery:
         sending = bool(one.by) and await self._store.alive(one.by)
@@ -361,7 +394,11 @@ def answer(transcript: Transcript, turns: Turns, turn: Seq, taken: Seq) -> str:
     while turn > taken and isinstance(origin := turns.origins.get(turn), Continues):
         turn = origin.turn
         chain.add(turn)
-    said = (one for one in transcript.messages if one.role == "assistant" and one.turn in chain)
+    said = (
+        one
+        for one in transcript.messages
+        if one.role == "assistant" and one.turn in chain
+    )
     return "".join(one.text for one in said if one.seq >= taken)
 
 

@@ -54,7 +54,11 @@ class Edits:
     that renews its lease. Without a `runtime`, nothing is compacted."""
 
     def __init__(
-        self, sessions: Sessions, runtime: Runtime | None, platform: str, hold: Holding = hold
+        self,
+        sessions: Sessions,
+        runtime: Runtime | None,
+        platform: str,
+        hold: Holding = hold,
     ) -> None:
         self._hold = hold
         self._sessions = sessions
@@ -64,7 +68,9 @@ class Edits:
 
     async def rename(self, session: str, title: str) -> None:
         if not title.strip():
-            raise Misused(f"the title is empty; session {session!r} keeps the one it has")
+            raise Misused(
+                f"the title is empty; session {session!r} keeps the one it has"
+            )
         await self._store.add(session, [SessionRenamed(title)])
 
     async def set_goal(self, session: str, goal: str) -> bool:
@@ -91,7 +97,9 @@ class Edits:
         await self._sessions.whole(session, turns)
         turn = turns.last_standing()
         if turn is None:
-            raise NotAllowed(f"session {session!r} has no turn to undo; nothing was changed")
+            raise NotAllowed(
+                f"session {session!r} has no turn to undo; nothing was changed"
+            )
         return turn
 
     async def undo(self, session: str) -> tuple[Seq, Seq]:
@@ -127,7 +135,9 @@ class Edits:
         if rewind not in standing:
             valid = ", ".join(map(str, standing))
             there = (
-                f"those that can be taken back are {valid}" if valid else "none can be taken back"
+                f"those that can be taken back are {valid}"
+                if valid
+                else "none can be taken back"
             )
             raise NotAllowed(
                 f"session {session!r} has no undo {rewind}: {there}; nothing was changed"
@@ -152,7 +162,9 @@ class Edits:
         if seq in texts.distillates:
             return f"the distillate at {seq}"
         if seq in texts.files:
-            return f"what is kept of a file at {seq}; the change cannot be undone then"
+            return (
+                f"what is kept of a file at {seq}; the change cannot be undone then"
+            )
         if seq in texts.said_of:
             return f"the text of what was set at {seq}"
         if texts.message(seq) is None and texts.beside.get(seq):
@@ -171,13 +183,20 @@ class Edits:
         copies: list[Copy] = []
         threads: list[tuple[str, str]] = []
         holder, *forks = tuple(
-            [one.id for one in await self._store.list(1 << 31, where=Shares(session, seq))]
+            [
+                one.id
+                for one in await self._store.list(1 << 31, where=Shares(session, seq))
+            ]
         )
-        helpers = await self._helpers(frozenset((session, holder)), texts.delegated(seq))
+        helpers = await self._helpers(
+            frozenset((session, holder)), texts.delegated(seq)
+        )
         for one in (holder, *forks):
             theirs = texts if one == session else await self._texts(one)
             shared = 0 if one == holder else theirs.shared
-            copies += [Copy(one, at) for at in texts.copies_in(seq, theirs) if at > shared]
+            copies += [
+                Copy(one, at) for at in texts.copies_in(seq, theirs) if at > shared
+            ]
             threads += theirs.threads_with(seq)
         at = await self._store.redact(session, seq)
         for one in (holder, *forks):
@@ -188,11 +207,17 @@ class Edits:
         """A session of its own with everything up to the end of a message or of a turn; its id."""
         await self._settle(session)
         points = _ForkPoints()
-        loaded = await self._sessions.whole(session, points.transcript, points.turns, points)
+        loaded = await self._sessions.whole(
+            session, points.transcript, points.turns, points
+        )
         end = points.end(session, at)
         answered = [model for seq, model in points.models.items() if seq <= end]
-        begun_with = "" if loaded.state.started is None else loaded.state.started.model
-        started = SessionStarted(self._platform, answered[-1] if answered else begun_with)
+        begun_with = (
+            "" if loaded.state.started is None else loaded.state.started.model
+        )
+        started = SessionStarted(
+            self._platform, answered[-1] if answered else begun_with
+        )
         return await self._store.fork(session, end, started)
 
     async def compact(self, session: str, leaving: asyncio.Event) -> Compaction:
@@ -207,7 +232,9 @@ class Edits:
             refuse_waiting(held)
             before = context_of(held.state)
             await held.record(
-                ContextSet(model) if before is None else replace(before, model=model, instead_of="")
+                ContextSet(model)
+                if before is None
+                else replace(before, model=model, instead_of="")
             )
             await held.close()
 
@@ -223,8 +250,14 @@ class Edits:
         a prompt that cannot be read any more, all that these parents delegated to."""
         if not prompts:
             return ()
-        helpers = [one.id async for one in list_all(self._store) if one.row.platform == DELEGATED]
-        return tuple([one for one in helpers if await self._began_with(one, parents, prompts)])
+        helpers = [
+            one.id
+            async for one in list_all(self._store)
+            if one.row.platform == DELEGATED
+        ]
+        return tuple(
+            [one for one in helpers if await self._began_with(one, parents, prompts)]
+        )
 
     async def _began_with(
         self, child: str, parents: frozenset[str], prompts: frozenset[str | None]
@@ -286,7 +319,11 @@ class _ForkPoints:
                 return message.end
             turn = message.turn
             end = max(message.end, self.turns.taken_at(at) or 0)
-            if any(other.end > end for other in self.transcript.messages if other.turn == turn):
+            if any(
+                other.end > end
+                for other in self.transcript.messages
+                if other.turn == turn
+            ):
                 return end
         if turn not in self.ends:
             if end:

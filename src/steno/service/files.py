@@ -33,14 +33,19 @@ class PutBack(Struct, frozen=True):
 class Files:
     """`workspace_in` gives where the tools of a session work, by the folder it belongs to."""
 
-    def __init__(self, sessions: Sessions, workspace_in: Callable[[str], Workspace]) -> None:
+    def __init__(
+        self, sessions: Sessions, workspace_in: Callable[[str], Workspace]
+    ) -> None:
         self._sessions = sessions
         self._store = sessions.store
         self._workspace_in = workspace_in
 
     async def diff(self, file: FileVersions) -> Diff:
         """How a change makes a file differ, by what was kept of it."""
-        before, after = await self._content(file.before), await self._content(file.after)
+        before, after = (
+            await self._content(file.before),
+            await self._content(file.after),
+        )
         return await asyncio.to_thread(diff, file.path, before, after)
 
     async def preview(self, folder: str, tool: str, arguments: str) -> Diff | None:
@@ -48,7 +53,11 @@ class Files:
         if tool not in EDITS:
             return None
         workspace = self._workspace_in(folder)
-        act = write_file(workspace).plan if tool == "write_file" else edit_file(workspace).plan
+        act = (
+            write_file(workspace).plan
+            if tool == "write_file"
+            else edit_file(workspace).plan
+        )
         try:
             change = await asyncio.to_thread(act, arguments)
         except (BadArguments, Unusable, OSError):
@@ -60,7 +69,10 @@ class Files:
         history = FileHistory()
         loaded = await self._sessions.whole(session, history)
         workspace = self._workspace_in(loaded.state.folder)
-        now = {one.path: await self._held(workspace, one.path) for one in history.since(0)}
+        now = {
+            one.path: await self._held(workspace, one.path)
+            for one in history.since(0)
+        }
         return [await self.diff(file) for file in history.whole(now)]
 
     async def changed_since(self, session: str, turn: Seq) -> int:
@@ -85,7 +97,9 @@ class Files:
             history = await self._history(session)
             last = history.can_be_taken_back()
             if last is None:
-                raise NotAllowed(f"session {session!r} has no undo of files to take back")
+                raise NotAllowed(
+                    f"session {session!r} has no undo of files to take back"
+                )
             turn = history.put_back[last].turn
             done = await self._put_back(held, history.before(last), turn, last)
             await held.close()
@@ -110,7 +124,11 @@ class Files:
         return history
 
     async def _put_back(
-        self, held: HeldSession, targets: tuple[file_undo.UndoTarget, ...], turn: Seq, taken: Seq
+        self,
+        held: HeldSession,
+        targets: tuple[file_undo.UndoTarget, ...],
+        turn: Seq,
+        taken: Seq,
     ) -> PutBack:
         workspace = self._workspace_in(held.state.folder)
         now = {one.path: await self._held(workspace, one.path) for one in targets}
@@ -148,7 +166,10 @@ class Files:
         """Make the changes that are not made yet; the files that hold something else by now."""
         left = []
         for one in changes:
-            before, after = await self._content(one.before), await self._content(one.after)
+            before, after = (
+                await self._content(one.before),
+                await self._content(one.after),
+            )
             try:
                 if await asyncio.to_thread(there_now, workspace, one.path) != after:
                     await asyncio.to_thread(put, workspace, one.path, before, after)

@@ -92,7 +92,9 @@ class Jobs:
         key = key_of(id, due.at)
         arrival = Arrival(JOB, JOB, key, "", job.set.prompt, f"job:{id}", due.session)
         admitted = await self._chats.admit(arrival, ())
-        if admitted is None:  # the job was changed since: what was admitted then counts
+        if (
+            admitted is None
+        ):  # the job was changed since: what was admitted then counts
             admitted = await self._store.admitted(JOB, key)
         if admitted is None:
             raise UnknownSession(due.session)
@@ -118,7 +120,9 @@ class Jobs:
             return None
         return Standing(taken, answer.ended, answer.text())
 
-    async def post(self, job: Job, due: JobDue, standing: Standing, target: JobTarget) -> None:
+    async def post(
+        self, job: Job, due: JobDue, standing: Standing, target: JobTarget
+    ) -> None:
         """Have the chat show what the job said. Said in a session of its own, it becomes a fact of
         the chat's session, as what was posted. In the chat's session it stands already."""
         id = job.set.job
@@ -128,13 +132,21 @@ class Jobs:
         if due.session == target.session:
             await self._chats.owe(target.session, [owed], key)
         else:
-            await self._chats.post(target.session, standing.text, f"job:{id}", owed, key)
+            await self._chats.post(
+                target.session, standing.text, f"job:{id}", owed, key
+            )
 
-    async def delivered(self, job: Job, due: JobDue, target: JobTarget) -> JobOutcome | None:
+    async def delivered(
+        self, job: Job, due: JobDue, target: JobTarget
+    ) -> JobOutcome | None:
         """What came of the delivery; None while it is under way."""
         key = key_of(job.set.job, due.at)
         if key not in self._deliveries:
-            found = [one for one in await self._store.keys(target.session) if one.key == key]
+            found = [
+                one
+                for one in await self._store.keys(target.session)
+                if one.key == key
+            ]
             if not found:
                 return "unknown"
             self._deliveries[key] = found[0].seq
@@ -142,7 +154,9 @@ class Jobs:
         if owed in (await self._store.glance(target.session)).row.deliveries.open:
             return None
         del self._deliveries[key]
-        settled = await self._store.read(target.session, owed, 1_000, ("delivery.settled",))
+        settled = await self._store.read(
+            target.session, owed, 1_000, ("delivery.settled",)
+        )
         outcomes = [
             one.fact.outcome
             for one in settled
@@ -157,7 +171,12 @@ class Jobs:
                 return "unknown"
 
     async def end(
-        self, job: Job, due: Seq, outcome: JobOutcome, cause: str = "", detail: str = ""
+        self,
+        job: Job,
+        due: Seq,
+        outcome: JobOutcome,
+        cause: str = "",
+        detail: str = "",
     ) -> None:
         ended = JobEnded(due, outcome, cause, detail[:500])
         await self._add(job.set.job, ended, f"ended:{due}")
@@ -173,7 +192,9 @@ class Jobs:
 
     async def tell(self, target: JobTarget, text: str, key: str) -> None:
         """Have a chat show a notice. No model is told of it."""
-        owed = DeliveryOwed(0, target.channel, target.chat, key, target.expires_s, "text")
+        owed = DeliveryOwed(
+            0, target.channel, target.chat, key, target.expires_s, "text"
+        )
         await self._chats.post(target.session, text, "gateway", owed, key[:190])
 
 
@@ -193,4 +214,8 @@ def outcome_of(standing: Standing) -> tuple[JobOutcome, str, str] | None:
 def cut_off(standing: Standing) -> Seq | None:
     """The turn, if something other than a person cut it off."""
     ended = standing.ended
-    return ended.turn if ended is not None and ended.cause in CUT_OFF | {"terminated"} else None
+    return (
+        ended.turn
+        if ended is not None and ended.cause in CUT_OFF | {"terminated"}
+        else None
+    )

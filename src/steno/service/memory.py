@@ -46,8 +46,16 @@ class Memories:
     async def due(self, wanted: Callable[[ListingRow], bool]) -> list[Listed]:
         """Sessions that should be distilled and that no process runs, the latest first. So many are
         looked at and no more, however many there are."""
-        found = [one for one in await self._store.list(LOOKED_MAX, where="due") if wanted(one.row)]
-        return [one for one in found if one.owner is None or not await self._store.alive(one.owner)]
+        found = [
+            one
+            for one in await self._store.list(LOOKED_MAX, where="due")
+            if wanted(one.row)
+        ]
+        return [
+            one
+            for one in found
+            if one.owner is None or not await self._store.alive(one.owner)
+        ]
 
     async def all(self, limit: int) -> list[KeptMemory]:
         """What is remembered, the newest first: of the sessions that changed last, until there are
@@ -57,7 +65,9 @@ class Memories:
         while page and len(found) < limit:
             for listed in page:
                 found += await self._kept(listed.id, listed.row)
-            page = await self._store.list(PAGE, before=page[-1].mark, where="remembers")
+            page = await self._store.list(
+                PAGE, before=page[-1].mark, where="remembers"
+            )
         return found[:limit]
 
     async def of(self, session: str) -> list[KeptMemory]:
@@ -69,17 +79,24 @@ class Memories:
         row = (await self._store.glance(at.session)).row
         if at.item in row.memory.at.get(at.seq, []):
             await self._store.add(
-                at.session, [MemoryRemoved(at.seq, at.item)], key=f"forgotten:{at.seq}.{at.item}"
+                at.session,
+                [MemoryRemoved(at.seq, at.item)],
+                key=f"forgotten:{at.seq}.{at.item}",
             )
             return True
-        for record in await self._store.read(at.session, at.seq - 1, 1) if at.seq > 0 else []:
+        for record in (
+            await self._store.read(at.session, at.seq - 1, 1) if at.seq > 0 else []
+        ):
             if at.item < len(getattr(record.fact, "items", ())):
                 return False
         raise NoSuch("memory", name_of(at))
 
     async def _kept(self, session: str, row: ListingRow) -> list[KeptMemory]:
         try:
-            return [KeptMemory(one, row.title) for one in await items_of(self._store, session, row)]
+            return [
+                KeptMemory(one, row.title)
+                for one in await items_of(self._store, session, row)
+            ]
         except UnknownSession:
             return []  # deleted since
 

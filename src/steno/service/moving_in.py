@@ -91,7 +91,9 @@ class MovingIn:
     async def _whole(self, talk: Talk, id: str) -> Moved:
         tally = Tally()
         if self._dry:
-            await asyncio.to_thread(lambda: sum(1 for _ in tally.counted(carried(talk))))
+            await asyncio.to_thread(
+                lambda: sum(1 for _ in tally.counted(carried(talk)))
+            )
         else:
             base = await asyncio.to_thread(base_of, talk)
             await self._store.bring(id, base, tally.counted(carried(talk)))
@@ -129,7 +131,9 @@ class Tally:
             self.kept[_kind_of(one.fact.json)] += 1
         elif isinstance(one.fact, f.InputAdmitted | f.StepSealed | f.ToolSettled):
             self.messages += 1
-            unread = [part.kind for part in f.parts_of(one.fact) if isinstance(part, Opaque)]
+            unread = [
+                part.kind for part in f.parts_of(one.fact) if isinstance(part, Opaque)
+            ]
             self.kept.update(unread)
 
 
@@ -174,6 +178,8 @@ def _moved(talk: Talk, id: str, outcome: Outcome, tally: Tally) -> Moved:
 
 def _refused(program: str, path: Path, error: Exception) -> Moved:
     if isinstance(error, Unreadable):
-        return Moved(program, error.where, "refused", notes=((error.where, error.why),))
+        return Moved(
+            program, error.where, "refused", notes=((error.where, error.why),)
+        )
     why = getattr(error, "strerror", None) or str(error)
     return Moved(program, str(path), "refused", notes=((str(path), why),))

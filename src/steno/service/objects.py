@@ -55,14 +55,25 @@ class Objects:
 
     def of(self, event: Event) -> list[Object]:
         if isinstance(event, Piece):
-            at = {"seq": event.stream.started, "offset": event.offset, "text": event.text}
+            at = {
+                "seq": event.stream.started,
+                "offset": event.offset,
+                "text": event.text,
+            }
             return [{"type": _PIECES[event.stream.kind], **at}]
         return self._of_fact(event)
 
     def _of_fact(self, record: Record) -> list[Object]:
         fact, seq = record.fact, record.seq
         if isinstance(fact, StepLost):
-            return [{"type": "lost", "seq": fact.step, "cause": fact.cause, "detail": fact.detail}]
+            return [
+                {
+                    "type": "lost",
+                    "seq": fact.step,
+                    "cause": fact.cause,
+                    "detail": fact.detail,
+                }
+            ]
         if isinstance(fact, ContextSet) and fact.instead_of:
             by = {"model": fact.model, "instead_of": fact.instead_of}
             return [{"type": "fallback", "seq": seq, **by}]
@@ -72,7 +83,14 @@ class Objects:
             return self._sealed(fact)
         if isinstance(fact, ApprovalAsked):
             called = self._called(fact.call)
-            return [{"type": "approval_asked", "seq": seq, **called, "reason": fact.reason}]
+            return [
+                {
+                    "type": "approval_asked",
+                    "seq": seq,
+                    **called,
+                    "reason": fact.reason,
+                }
+            ]
         if isinstance(fact, ToolStarted):
             return [{"type": "tool_started", "seq": seq, **self._called(fact.call)}]
         if isinstance(fact, ToolSettled):
@@ -171,7 +189,12 @@ def usage_object(usage: UsageTotal) -> dict[str, int | None]:
 def transcript_object(loaded: Loaded, shown: Shown, context_max: int) -> Object:
     undone = shown.turns.undone()
     turns = [
-        {"id": turn.seq, "outcome": turn.outcome, "cause": turn.cause, "undone": turn.seq in undone}
+        {
+            "id": turn.seq,
+            "outcome": turn.outcome,
+            "cause": turn.cause,
+            "undone": turn.seq in undone,
+        }
         for turn in shown.transcript.turns
     ]
     return {
@@ -181,7 +204,9 @@ def transcript_object(loaded: Loaded, shown: Shown, context_max: int) -> Object:
         "visitors": list(loaded.state.attending.values()),
         "delegated_by": shown.delegated_by,
         "goal": loaded.state.goal or None,
-        "plan": None if shown.transcript.plan is None else plan_object(shown.transcript.plan),
+        "plan": None
+        if shown.transcript.plan is None
+        else plan_object(shown.transcript.plan),
         "rules": [rule_object(rule, one) for rule, one in loaded.state.rules.items()],
         "memories": memories_told(loaded),
         "distillates": [

@@ -106,7 +106,9 @@ class Texts:
         seq, fact = record.seq, record.fact
         self._state.apply(record)
         for thread in self.threads:
-            if thread.until is None and not self._state.knows_all(thread.runtime, thread.id):
+            if thread.until is None and not self._state.knows_all(
+                thread.runtime, thread.id
+            ):
                 thread.until = seq
         match fact:
             case SessionStarted(forked_from=forked):
@@ -118,7 +120,11 @@ class Texts:
                     self.said_of[seq] = goal
             case StepLost(step=at, detail=text):
                 self.beside[at] = text
-            case TurnEnded(detail=text) | HelperEnded(detail=text) | SessionRenamed(title=text):
+            case (
+                TurnEnded(detail=text)
+                | HelperEnded(detail=text)
+                | SessionRenamed(title=text)
+            ):
                 self.beside[seq] = text
             case ApprovalAsked(reason=text) | ApprovalDecided(reason=text):
                 self.beside[seq] = text
@@ -135,7 +141,13 @@ class Texts:
                 self.files[seq] = self._started.get(started, (0, ""))
             case FilesPutBack() | FilesSettled() | ModeSet() | FolderSet():
                 pass
-            case InputFact() | StepStarted() | StepSealed() | ToolFact() | PlanUpdated():
+            case (
+                InputFact()
+                | StepStarted()
+                | StepSealed()
+                | ToolFact()
+                | PlanUpdated()
+            ):
                 pass  # messages, and what stands beside them: the transcript has their text
             case TurnStarted() | InterruptAsked() | UsageReported() | HelperStarted():
                 pass
@@ -143,21 +155,34 @@ class Texts:
                 pass
             case SessionTitled():
                 pass  # it goes with each text that it was made of
-            case ThreadCompacted() | MemoryRemoved() | OutsideFact() | ItemsWithdrawn():
+            case (
+                ThreadCompacted() | MemoryRemoved() | OutsideFact() | ItemsWithdrawn()
+            ):
                 pass
             case unreachable:
                 assert_never(unreachable)
 
     def message(self, seq: Seq) -> Message | None:
-        return next((message for message in self.transcript.messages if message.seq == seq), None)
+        return next(
+            (message for message in self.transcript.messages if message.seq == seq),
+            None,
+        )
 
     def copies_in(self, seq: Seq, other: "Texts") -> Iterator[Seq]:
         """Where a session that has the fact at `seq`, too, may repeat its text."""
         text, rules = self._removed(seq)
         words = set(_WORD.findall(text))
-        yield from (at for at, upto in other.summaries.items() if upto >= seq and at != seq)
-        yield from (at for at, said in other.said_of.items() if said in rules and at != seq)
-        yield from (at for at, call in other.files.items() if at != seq and self._is_of(call, seq))
+        yield from (
+            at for at, upto in other.summaries.items() if upto >= seq and at != seq
+        )
+        yield from (
+            at for at, said in other.said_of.items() if said in rules and at != seq
+        )
+        yield from (
+            at
+            for at, call in other.files.items()
+            if at != seq and self._is_of(call, seq)
+        )
         yield from (
             at
             for at, said in other.beside.items()
@@ -181,13 +206,17 @@ class Texts:
             for call in one.tool_calls
             if one is message or call.id == message.tool_call_id
         )
-        return frozenset(prompt_in(call) for call in of_turn if call.name == DELEGATE_SPEC.name)
+        return frozenset(
+            prompt_in(call) for call in of_turn if call.name == DELEGATE_SPEC.name
+        )
 
     def threads_with(self, seq: Seq) -> Iterator[tuple[str, str]]:
         """The threads, each with its runtime, that may have been told what stands at `seq`. A fork
         has its parent's."""
         yield from (
-            (one.runtime, one.id) for one in self.threads if one.until is None or one.until > seq
+            (one.runtime, one.id)
+            for one in self.threads
+            if one.until is None or one.until > seq
         )
 
     def _removed(self, seq: Seq) -> tuple[str, set[str]]:

@@ -37,7 +37,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     def query(self, now_ms: int) -> Query:
         query = literal(self.text) if self.as_text else parse(self.text, now_ms)
-        return query if self.session is None else replace(query, sessions=(self.session,))
+        return (
+            query
+            if self.session is None
+            else replace(query, sessions=(self.session,))
+        )
 
 
 class Searches:
@@ -50,7 +54,9 @@ class Searches:
         async with aclosing(self.follow(wanted, scope)) as answers:
             return [found async for found in answers][-1]
 
-    async def follow(self, wanted: Wanted, scope: Scope | None = None) -> AsyncGenerator[Found]:
+    async def follow(
+        self, wanted: Wanted, scope: Scope | None = None
+    ) -> AsyncGenerator[Found]:
         """The same; of a search that takes long, also what it has so far. The last one is `done`.
         A caller that leaves ends it."""
         now_ms = time.time_ns() // 1_000_000
@@ -67,7 +73,11 @@ class Searches:
         if not wanted.text.strip() or asked.query.is_empty():
             yield Found(notes=asked.query.notes)
             return
-        stop, told, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+        stop, told, loop = (
+            threading.Event(),
+            asyncio.Event(),
+            asyncio.get_running_loop(),
+        )
         partial: list[Found] = []
 
         def tell(found: Found) -> None:
@@ -88,14 +98,18 @@ class Searches:
         finally:
             stop.set()
 
-    async def around(self, session: str, seq: Seq, messages: int = 3) -> list[Message]:
+    async def around(
+        self, session: str, seq: Seq, messages: int = 3
+    ) -> list[Message]:
         """A message with some before it and some after it."""
         transcript = Transcript()
         await self._sessions.whole(session, transcript)
         places = [at for at, one in enumerate(transcript.messages) if one.seq == seq]
         if not places:
             return []
-        return transcript.messages[max(places[0] - messages, 0) : places[0] + messages + 1]
+        return transcript.messages[
+            max(places[0] - messages, 0) : places[0] + messages + 1
+        ]
 
     async def progress(self) -> Progress:
         return await asyncio.to_thread(self._search.progress)

@@ -54,7 +54,13 @@ class Transfers:
         try:
             await self._store.glance(header.session)
         except UnknownSession:
-            carried = incoming.carried() if trust else permitting_nothing(incoming.carried())
+            carried = (
+                incoming.carried()
+                if trust
+                else permitting_nothing(incoming.carried())
+            )
             await self._store.bring(header.session, header.base, carried)
             return Brought(header.session, True)
-        return Brought(header.session, False, await facts_since(self._store, incoming))
+        return Brought(
+            header.session, False, await facts_since(self._store, incoming)
+        )

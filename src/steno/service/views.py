@@ -56,7 +56,13 @@ PREFIX_LEN_MIN = 4
 LIKE_MAX = 1_000
 LOOKED_AT_MAX = 5_000
 """Rows that one question with a filter looks at."""
-USAGE_FACTS = ("step.sealed", "step.lost", "usage.reported", "helper.ended", "compacted")
+USAGE_FACTS = (
+    "step.sealed",
+    "step.lost",
+    "usage.reported",
+    "helper.ended",
+    "compacted",
+)
 IN_FOLDER_LOOKED_MAX = 20_000
 """How many sessions are looked through for those of one folder, those that changed last."""
 
@@ -78,7 +84,9 @@ class Approval(Struct, frozen=True):
         """The call, with the reason that came with the question."""
         import json  # only questions need it; most commands ask none
 
-        reason = f" because {json.dumps(self.why, ensure_ascii=False)}" if self.why else ""
+        reason = (
+            f" because {json.dumps(self.why, ensure_ascii=False)}" if self.why else ""
+        )
         return f"{self.tool} {self.arguments}{reason}"
 
 
@@ -112,7 +120,9 @@ class Shown:
 
     def context_tokens(self) -> int | None:
         """How long the next request will be, about; None before anything was asked."""
-        return None if self.history.context is None else tokens.of_request(self.history)
+        return (
+            None if self.history.context is None else tokens.of_request(self.history)
+        )
 
 
 class Summary(Struct, frozen=True):
@@ -171,7 +181,9 @@ class Views:
                 return record.seq
         return None
 
-    async def claim(self, limit: int, full: Sequence[str], anew: bool) -> list[Listed]:
+    async def claim(
+        self, limit: int, full: Sequence[str], anew: bool
+    ) -> list[Listed]:
         """Sessions in which there is something to run."""
         return await self._store.claim(limit, full, anew)
 
@@ -211,10 +223,14 @@ class Views:
                 return found[0]
         raise NoSuch("message", seq, session)
 
-    async def attachment(self, session: str, seq: Seq, n: int) -> tuple[Image | File, bytes]:
+    async def attachment(
+        self, session: str, seq: Seq, n: int
+    ) -> tuple[Image | File, bytes]:
         """What came with the input, or the outcome of a tool, that a fact holds: the n-th."""
         records = await self._store.read(session, seq - 1, 1)
-        found = [part for record in records for part in attachments_in(record)][n : n + 1]
+        found = [part for record in records for part in attachments_in(record)][
+            n : n + 1
+        ]
         if not found:
             raise NoSuch("attachment", seq, session)
         return found[0], await self._store.get(found[0].hash)
@@ -234,7 +250,11 @@ class Views:
         self, session: str, row: ListingRow, after: Seq, with_starts: bool = False
     ) -> AsyncIterator[list[Record]]:
         """The same, of the session's own facts after a seq, page by page."""
-        kinds = (*USAGE_FACTS, "step.started", "helper.started") if with_starts else USAGE_FACTS
+        kinds = (
+            (*USAGE_FACTS, "step.started", "helper.started")
+            if with_starts
+            else USAGE_FACTS
+        )
         forked_from = row.forked_from
         after = max(after, 0 if forked_from is None else forked_from.seq)
         while True:
@@ -274,12 +294,18 @@ class Views:
         head = (await self._store.glance(session)).head
         records = await tail_records(self._store, session, head)
         asked_ms = {
-            record.seq: record.at_ms for record in records if isinstance(record.fact, ApprovalAsked)
+            record.seq: record.at_ms
+            for record in records
+            if isinstance(record.fact, ApprovalAsked)
         }
         return approvals_of(session, folded(records), asked_ms)
 
     async def sessions(
-        self, limit: int, before: int | None = None, all: bool = False, folder: str = ""
+        self,
+        limit: int,
+        before: int | None = None,
+        all: bool = False,
+        folder: str = "",
     ) -> list[Summary]:
         """The latest first, each as it stands. `before` is the mark of the last one that is known.
         With `all`, also those that are for one request; with `folder`, only those that belong to it
@@ -293,7 +319,9 @@ class Views:
     async def summary(self, session: str) -> Summary:
         """One session as lists show it."""
         glance = await self._store.glance(session)
-        return await self._looked_at(Listed(session, glance.head, 0, glance.owner, glance.row))
+        return await self._looked_at(
+            Listed(session, glance.head, 0, glance.owner, glance.row)
+        )
 
     async def matching(
         self, keep: Callable[[Listed], bool], limit: int, before: int | None = None
@@ -318,7 +346,10 @@ class Views:
         """The latest sessions whose title has this text in it, in small or large letters."""
         wanted, found = text.casefold(), []
         async for listed in list_all(self._store):
-            if listed.row.platform not in QUIET and wanted in listed.row.title.casefold():
+            if (
+                listed.row.platform not in QUIET
+                and wanted in listed.row.title.casefold()
+            ):
                 with contextlib.suppress(UnknownSession):  # deleted since
                     found.append(await self._as_it_stands(listed))
             if len(found) == limit:
@@ -339,7 +370,9 @@ class Views:
     async def changes(self, after: FeedMark) -> ChangePage:
         return await self._store.changes(after)
 
-    async def news(self, after: FeedMark, gather_s: float) -> AsyncIterator[ChangePage]:
+    async def news(
+        self, after: FeedMark, gather_s: float
+    ) -> AsyncIterator[ChangePage]:
         """What changes in any session after a mark, for ever. Changes that follow each other within
         `gather_s` come together."""
         from asyncio import sleep
@@ -363,7 +396,8 @@ class Views:
             found += [
                 one
                 for one in page
-                if one.row.platform not in hidden and (not folder or one.row.folder in ("", folder))
+                if one.row.platform not in hidden
+                and (not folder or one.row.folder in ("", folder))
             ]
             looked += len(page)
             if folder and looked >= IN_FOLDER_LOOKED_MAX:
@@ -394,7 +428,9 @@ class Views:
         except UnknownSession:
             if len(id) < PREFIX_LEN_MIN:
                 raise
-            found = [one.id async for one in list_all(self._store) if one.id.startswith(id)]
+            found = [
+                one.id async for one in list_all(self._store) if one.id.startswith(id)
+            ]
             if len(found) != 1:
                 raise
             return found[0]
@@ -408,7 +444,11 @@ class Views:
         return get_close_matches(id, ids, n=3, cutoff=0.5)
 
     async def _as_it_stands(self, listed: Listed) -> Summary:
-        return Summary(listed, False, False) if _rests(listed) else await self._looked_at(listed)
+        return (
+            Summary(listed, False, False)
+            if _rests(listed)
+            else await self._looked_at(listed)
+        )
 
     async def _looked_at(self, listed: Listed) -> Summary:
         """A row with what is not in it: what is being streamed, and what will close an open turn or
@@ -420,7 +460,8 @@ class Views:
         row.last_turn = last_turn(row, state)
         if glance.owner is not None:
             row.messages += sum(
-                draft.stream.kind != "reasoning" and draft.text != "" for draft in glance.drafts
+                draft.stream.kind != "reasoning" and draft.text != ""
+                for draft in glance.drafts
             )
         for record in closing_of(glance, state, killed):
             row.apply(replace(record, at_ms=row.updated_ms))
@@ -447,7 +488,9 @@ def attachments_in(record: Record) -> list[Image | File]:
     return [part for part in parts if isinstance(part, Image | File)]
 
 
-def approvals_of(session: str, state: State, asked_ms: dict[Seq, int]) -> list[Approval]:
+def approvals_of(
+    session: str, state: State, asked_ms: dict[Seq, int]
+) -> list[Approval]:
     if state.turn is None or not waits_for_approval(state.turn):
         return []
     return [

@@ -81,7 +81,9 @@ class Visits:
 
     async def others(self, row: ListingRow) -> list[str]:
         """The other processes that live and have the session open."""
-        attending = {by for by in row.owed.attending.values() if by and by != self._store.owner}
+        attending = {
+            by for by in row.owed.attending.values() if by and by != self._store.owner
+        }
         return [by for by in sorted(attending) if await self._store.alive(by)]
 
     # --- coming
@@ -103,7 +105,8 @@ class Visits:
         if visit is not None:
             self._open[session] = visit
             self._plugins.tell(
-                "on_session_start", {"session_id": session, "platform": self._platform}
+                "on_session_start",
+                {"session_id": session, "platform": self._platform},
             )
 
     async def attend(self, session: str) -> None:
@@ -120,7 +123,9 @@ class Visits:
 
     # --- leaving
 
-    async def leave(self, reason: Reason | None = None, session: str | None = None) -> list[str]:
+    async def leave(
+        self, reason: Reason | None = None, session: str | None = None
+    ) -> list[str]:
         """Let go of one session, or of all; what went wrong, in words for a person. Where nothing
         is open it does nothing. It takes `STORE_S` and `TELL_LEAVING_S` at most, whatever hangs."""
         leaving = [session] if session is not None else list(self._open)
@@ -187,7 +192,10 @@ class Visits:
     ) -> None:
         """`owed` is None if that could not be stored."""
         await asyncio.gather(
-            *(self._tell_one(session, owed, name, arguments, patient=False) for name in plugins)
+            *(
+                self._tell_one(session, owed, name, arguments, patient=False)
+                for name in plugins
+            )
         )
 
     async def _tell_one(
@@ -206,7 +214,12 @@ class Visits:
         )
         if owed is not None and isinstance(answer, Told):
             await self._done(session, owed, plugin, answer.error)
-        elif owed is not None and patient and not isinstance(answer, Told) and answer.asked:
+        elif (
+            owed is not None
+            and patient
+            and not isinstance(answer, Told)
+            and answer.asked
+        ):
             await self._done(session, owed, plugin, answer.why)
         return isinstance(answer, Told)
 
@@ -240,7 +253,9 @@ class Visits:
         with contextlib.suppress(StoreError):  # the next start looks again
             after, debts = 0, list[_Debt]()
             while page := await self._store.list(PAGE, after=after, where="owes"):
-                for found in await asyncio.gather(*(self._settle(one.id, one.row) for one in page)):
+                for found in await asyncio.gather(
+                    *(self._settle(one.id, one.row) for one in page)
+                ):
                     debts += found
                 after = page[-1].mark
             await self._tell_all(debts)
@@ -277,7 +292,9 @@ class Visits:
             imported = (await self._store.glance(session)).imported if visits else 0
             here = self._plugins.having(HOOK)
             ends = [
-                await self._end_of(session, seq, "killed", () if seq <= imported else here)
+                await self._end_of(
+                    session, seq, "killed", () if seq <= imported else here
+                )
                 for seq in visits
             ]
         return [debt for debt in ends if debt is not None]
@@ -287,7 +304,9 @@ class Visits:
     ) -> "_Debt | None":
         """End a visit of another process; what is owed if that was the end of the session."""
         [record] = await self._store.read(session, seq - 1, 1)
-        platform = record.fact.platform if isinstance(record.fact, SessionAttended) else ""
+        platform = (
+            record.fact.platform if isinstance(record.fact, SessionAttended) else ""
+        )
         at = await self._standing(session)
         plugins = plugins if at.ran else ()
         owed = await self._end(Visit(session, seq, platform), reason, at, plugins)
@@ -318,15 +337,21 @@ class Visits:
     async def _end_commands(self, session: str) -> None:
         """Those that a dead process left running: it may be long until a process goes on with the
         session. A group that a live process looks after bears its mark, and is spared."""
-        turn = (await tail(self._store, session, (await self._store.glance(session)).head)).turn
+        turn = (
+            await tail(self._store, session, (await self._store.glance(session)).head)
+        ).turn
         groups = (
             []
             if turn is None
-            else [call.group for call in turn.calls.values() if call.group is not None]
+            else [
+                call.group for call in turn.calls.values() if call.group is not None
+            ]
         )
         await asyncio.gather(*(end_group(group) for group in groups))
 
-    async def _take_over(self, session: str, seq: Seq, hook: OwedHook) -> "list[_Debt]":
+    async def _take_over(
+        self, session: str, seq: Seq, hook: OwedHook
+    ) -> "list[_Debt]":
         """What can still be told. Plugins that are not installed here may be told elsewhere,
         for a time."""
         [record] = await self._store.read(session, seq - 1, 1)
@@ -355,8 +380,9 @@ class Visits:
             took_s = 0.0
             for debt in [debt for debt in debts if plugin in debt.left]:
                 began_s = asyncio.get_running_loop().time()
-                if began_s + took_s > self._looks_until_s or not await self._tell_debt(
-                    plugin, debt
+                if (
+                    began_s + took_s > self._looks_until_s
+                    or not await self._tell_debt(plugin, debt)
                 ):
                     return
                 took_s = asyncio.get_running_loop().time() - began_s
@@ -366,10 +392,14 @@ class Visits:
         it died."""
         try:
             if debt.attempt and debt.claim is None:
-                debt.claim = asyncio.create_task(self._claim(debt.session, debt.seq, debt.attempt))
+                debt.claim = asyncio.create_task(
+                    self._claim(debt.session, debt.seq, debt.attempt)
+                )
             if debt.claim is not None and not await debt.claim:
                 return True
-            hook = (await self._store.glance(debt.session)).row.owed.hooks.get(debt.seq, OwedHook())
+            hook = (await self._store.glance(debt.session)).row.owed.hooks.get(
+                debt.seq, OwedHook()
+            )
             if plugin not in hook.left:
                 return True
             [record] = await self._store.read(debt.session, debt.seq - 1, 1)
@@ -378,12 +408,16 @@ class Visits:
         if not isinstance(record.fact, HookOwed):
             return True
         arguments = msgspec.json.decode(record.fact.arguments)
-        return await self._tell_one(debt.session, debt.seq, plugin, arguments, patient=True)
+        return await self._tell_one(
+            debt.session, debt.seq, plugin, arguments, patient=True
+        )
 
     async def _claim(self, session: str, seq: Seq, attempt: int) -> bool:
         try:
             await self._store.add(
-                session, [HookAttempted(seq, self._store.owner)], key=f"hook:{seq}:{attempt}"
+                session,
+                [HookAttempted(seq, self._store.owner)],
+                key=f"hook:{seq}:{attempt}",
             )
         except KeyReused:
             return False

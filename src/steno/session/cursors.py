@@ -30,7 +30,8 @@ class BadCursor(ValueError):
 
 def to_print(cursor: Cursor) -> str:
     streams = (
-        f"~{stream.started}{_LETTERS[stream.kind]}{offset}" for stream, offset in cursor.offsets
+        f"~{stream.started}{_LETTERS[stream.kind]}{offset}"
+        for stream, offset in cursor.offsets
     )
     return f"{cursor.seq}{''.join(streams)}"
 
@@ -72,4 +73,6 @@ class Place:
         self.seq = record.seq
         started = sealed_by(record.fact)
         if started is not None:
-            self._ends = {one: end for one, end in self._ends.items() if one.started != started}
+            self._ends = {
+                one: end for one, end in self._ends.items() if one.started != started
+            }

@@ -81,7 +81,9 @@ _SAID: dict[Why, str] = {
     "not_asked": (
         "nothing waits at {seq} in session {session!r}, but {there}; nothing was changed"
     ),
-    "not_owed": ("delivery {seq} of session {session!r} is not owed any more; nothing was changed"),
+    "not_owed": (
+        "delivery {seq} of session {session!r} is not owed any more; nothing was changed"
+    ),
     "being_sent": (
         "delivery {seq} of session {session!r} is being sent at this moment; nothing was changed"
     ),
@@ -101,7 +103,14 @@ class Refusal(NotAllowed):
     instead."""
 
     def __init__(
-        self, why: Why, session: str, seq: Seq | None = None, times: int = 0, there: str = ""
+        self,
+        why: Why,
+        session: str,
+        seq: Seq | None = None,
+        times: int = 0,
+        there: str = "",
     ) -> None:
-        super().__init__(_SAID[why].format(session=session, seq=seq, times=times, there=there))
+        super().__init__(
+            _SAID[why].format(session=session, seq=seq, times=times, there=there)
+        )
         self.why, self.session, self.seq = why, session, seq

@@ -44,7 +44,9 @@ def told_text(job: Job, told: Tell) -> str:
 def line(one: JobShown) -> str:
     """A job in one line of a list."""
     next = one.next or one.state
-    state = f"paused: {one.cause}" if one.state == "paused" and one.cause else one.state
+    state = (
+        f"paused: {one.cause}" if one.state == "paused" and one.cause else one.state
+    )
     name = f"{one.name}: " if one.name else ""
     prompt = " ".join(one.prompt.split())
     prompt = prompt if len(prompt) <= 60 else f"{prompt[:59]}…"
@@ -73,6 +75,10 @@ def detail(one: JobShown) -> str:
 def _run(one: Occurrence) -> str:
     late = f", {one.late_ms // 1000} s late" if one.late_ms > 1_000 else ""
     why = f": {one.cause}" if one.cause else ""
-    many = "" if one.count == 1 else f" and {'many' if not one.count else one.count - 1} more"
+    many = (
+        ""
+        if one.count == 1
+        else f" and {'many' if not one.count else one.count - 1} more"
+    )
     where = f"  {one.session} {one.input}" if one.session else ""
     return f"  {one.at}{many}  {one.outcome}{why}{late}{where}"

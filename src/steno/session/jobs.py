@@ -86,7 +86,9 @@ class JobShown(Struct, frozen=True):
 
 class JobBook:
     def __init__(
-        self, store: Store, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        self,
+        store: Store,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.store = store
         self.now_ms = now_ms
@@ -161,7 +163,9 @@ class JobBook:
             job.made_ms,
             "" if paused is None else paused.cause,
             runs.failures,
-            tuple([await self._placed(one, job) for one in runs.occurrences()[-limit:]]),
+            tuple(
+                [await self._placed(one, job) for one in runs.occurrences()[-limit:]]
+            ),
         )
 
     async def _placed(self, one: Occurrence, job: Job) -> Occurrence:
@@ -175,7 +179,11 @@ class JobBook:
 
     async def add(self, new: NewJob, by: str, key: str = "") -> JobShown:
         """Make a job; the same one however often under a key."""
-        job = hashlib.sha256(key.encode()).hexdigest()[:8] if key else os.urandom(4).hex()
+        job = (
+            hashlib.sha256(key.encode()).hexdigest()[:8]
+            if key
+            else os.urandom(4).hex()
+        )
         jobs = (await self.all()).jobs
         if job not in jobs and len(jobs) >= JOBS_MAX:
             raise Misused(f"there are {JOBS_MAX} jobs already; remove one first")
@@ -184,17 +192,23 @@ class JobBook:
             await self.store.add(await self.home(), [made], f"set:{job}")
         except KeyReused:
             if job not in (await self.all()).jobs:
-                raise Misused("under this key a job was made that has been removed") from None
+                raise Misused(
+                    "under this key a job was made that has been removed"
+                ) from None
         return await self.show(job)
 
     def _made(self, new: NewJob, job: str, by: str) -> JobSet:
         if not new.prompt.strip() or len(new.prompt) > PROMPT_CHARS_MAX:
-            raise Misused(f"a job needs a prompt, of {PROMPT_CHARS_MAX} characters at most")
+            raise Misused(
+                f"a job needs a prompt, of {PROMPT_CHARS_MAX} characters at most"
+            )
         channel, colon, chat = new.to.partition(":")
         if new.to and not (channel and colon and chat):
             raise Misused(f"{new.to!r} must be CHANNEL:CHAT")
         if new.place == "chat" and not new.to:
-            raise Misused("to run in a chat's session a job needs the chat: CHANNEL:CHAT")
+            raise Misused(
+                "to run in a chat's session a job needs the chat: CHANNEL:CHAT"
+            )
         return JobSet(
             job,
             new.prompt,
@@ -215,7 +229,11 @@ class JobBook:
         try:
             if new.cron:
                 return when.cron(new.cron, zone)
-            return when.at(new.at, zone) if new.at else when.every(new.every, self.now_ms())
+            return (
+                when.at(new.at, zone)
+                if new.at
+                else when.every(new.every, self.now_ms())
+            )
         except when.BadSchedule as error:
             raise Misused(str(error)) from error
 
@@ -229,14 +247,18 @@ class JobBook:
         job = (await self.find(wanted)).set.job
         return await self._note(job, JobResumed(job, by), key)
 
-    async def ask_to_run(self, wanted: str, by: str, key: str | None = None) -> JobShown:
+    async def ask_to_run(
+        self, wanted: str, by: str, key: str | None = None
+    ) -> JobShown:
         """Have it run now: at once if a service runs, else when the next one starts."""
         job = (await self.find(wanted)).set.job
         return await self._note(job, JobAsked(job, by), key)
 
     async def remove(self, wanted: str, by: str) -> JobShown:
         shown = await self.show(wanted)
-        await self.store.add(await self.home(), [JobRemoved(shown.id, by)], f"removed:{shown.id}")
+        await self.store.add(
+            await self.home(), [JobRemoved(shown.id, by)], f"removed:{shown.id}"
+        )
         return shown
 
     async def _note(self, job: str, fact: FreeFact, key: str | None) -> JobShown:

@@ -75,7 +75,9 @@ async def hold(
     """The session, recovered, while we have its lease. Raises `SessionBusy` if another process has
     it; if that one only distils, and we insist, it gives way. `leaving` stops the running turn."""
     held = await HeldSession.open(sessions, id, to_run, insist)
-    leaver = None if leaving is None else asyncio.create_task(held.leave_when(leaving))
+    leaver = (
+        None if leaving is None else asyncio.create_task(held.leave_when(leaving))
+    )
     try:
         yield held
     except (StoreUnwritable, OutcomeUnknown) as error:
@@ -148,7 +150,9 @@ class HeldSession:
         """Store bytes for a fact that will name them."""
         return await self._store.put(self.id, payload)
 
-    async def consult(self, hook: str, arguments: dict[str, object]) -> list[tuple[str, str]]:
+    async def consult(
+        self, hook: str, arguments: dict[str, object]
+    ) -> list[tuple[str, str]]:
         """What plugins have to say before something happens. A turn that stops waits for none."""
         return await self._hooks.consult(self.state, hook, arguments, self.stopped)
 
@@ -226,7 +230,9 @@ class HeldSession:
             turn = None if self.state.turn is None else self.state.turn.seq
             if turn != was:
                 spent_s, self.overdue = 0.0, False
-            elif self.state.turn is not None and not waits_for_approval(self.state.turn):
+            elif self.state.turn is not None and not waits_for_approval(
+                self.state.turn
+            ):
                 spent_s += now_s - then_s
             then_s = now_s
             if turn is not None and spent_s >= turn_s:
@@ -236,7 +242,9 @@ class HeldSession:
     async def _watch(self) -> None:
         """Notice at once what others ask of the running turn; the fact itself is taken in with the
         next record."""
-        async for event in self._store.follow(self.id, Cursor(self.state.head), drafts=False):
+        async for event in self._store.follow(
+            self.id, Cursor(self.state.head), drafts=False
+        ):
             if not isinstance(event, Record):
                 continue
             if isinstance(event.fact, InterruptAsked):
@@ -328,7 +336,11 @@ async def end_turn(held: HeldSession) -> None:
     turn = held.state.turn
     if turn is not None and not waits_for_approval(turn):
         await held.record(
-            *finish(turn, "interrupted", "terminated" if turn.interrupted is None else "user").facts
+            *finish(
+                turn,
+                "interrupted",
+                "terminated" if turn.interrupted is None else "user",
+            ).facts
         )
 
 
@@ -371,7 +383,9 @@ async def _acquire(sessions: Sessions, id: str, to_run: bool, insist: bool) -> L
 async def _end_calls(state: State) -> None:
     """The commands of a dead process live on in groups of their own."""
     calls = () if state.turn is None else state.turn.calls.values()
-    await asyncio.gather(*(end_group(call.group) for call in calls if call.group is not None))
+    await asyncio.gather(
+        *(end_group(call.group) for call in calls if call.group is not None)
+    )
 
 
 async def _ask_to_give_way(store: Store, id: str) -> bool:
@@ -379,7 +393,10 @@ async def _ask_to_give_way(store: Store, id: str) -> bool:
     head = (await store.glance(id)).head
     open: Seq | None = None
     for record in await store.read(id, max(head - HELPER_TAIL, 0), HELPER_TAIL):
-        if isinstance(record.fact, HelperStarted) and record.fact.purpose != "summary":
+        if (
+            isinstance(record.fact, HelperStarted)
+            and record.fact.purpose != "summary"
+        ):
             open = record.seq
         elif isinstance(record.fact, HelperEnded) and record.fact.started == open:
             open = None

@@ -24,7 +24,13 @@ the session, or waits for the process that does. It cannot wait for ever:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+)
 from contextlib import aclosing, suppress
 from typing import Protocol
 
@@ -110,7 +116,9 @@ class _Seen:
         then has ended since, or was seen as far as it went."""
         if self._seq != glance.head:
             return self._seq > glance.head
-        return all(self._ends.get(one.stream, 0) >= len(one.text) for one in glance.drafts)
+        return all(
+            self._ends.get(one.stream, 0) >= len(one.text) for one in glance.drafts
+        )
 
 
 async def while_working(
@@ -133,7 +141,9 @@ async def while_working(
     try:
         while stored is None or not seen.all_of(stored):
             if stored is None:
-                await asyncio.wait({working, arriving}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    {working, arriving}, return_when=asyncio.FIRST_COMPLETED
+                )
                 if not arriving.done():
                     working.result()
                     stored = await store.glance(session)
@@ -170,7 +180,9 @@ class Live:
         self._store = sessions.store
         self._runner = runner
 
-    def answer(self, admitted: Admitted, leaving: asyncio.Event) -> AsyncGenerator[Event, None]:
+    def answer(
+        self, admitted: Admitted, leaving: asyncio.Event
+    ) -> AsyncGenerator[Event, None]:
         """Everything of the turn that takes an input, as it is stored, wherever it runs; here if
         nowhere else.
 
@@ -181,10 +193,14 @@ class Live:
         session, input, over = admitted.session, admitted.seq, asyncio.Event()
 
         async def wanted() -> _Wanted:
-            answered = None if admitted.first else await self._answered(session, input)
+            answered = (
+                None if admitted.first else await self._answered(session, input)
+            )
             return answered or _waiting(session, input)
 
-        return self._turn(wanted, lambda _: self._drive(session, input, leaving, over), over)
+        return self._turn(
+            wanted, lambda _: self._drive(session, input, leaving, over), over
+        )
 
     def resume(
         self, session: str, opening: TurnStarted, leaving: asyncio.Event
@@ -259,7 +275,9 @@ class Live:
                 if not (await self._store.glance(session)).row.pending:
                     return
                 let_go = self._store.runner_changes(session, busy.owner)
-                await first_of(let_go, *filter(None, (leaving, last)), limit_s=LOOK_AGAIN_S)
+                await first_of(
+                    let_go, *filter(None, (leaving, last)), limit_s=LOOK_AGAIN_S
+                )
             else:
                 return
 
@@ -300,11 +318,17 @@ class Live:
         wanted = await find()
         taken_back = InputWithdrawn(wanted.input or 0)
         working = self._unless_lost(wanted.session, work(wanted), over)
-        reading = while_working(self._store, wanted.session, Cursor(wanted.after), working, over)
+        reading = while_working(
+            self._store, wanted.session, Cursor(wanted.after), working, over
+        )
         async with aclosing(reading) as events:
             async for event in events:
                 fact = event.fact if isinstance(event, Record) else None
-                if turn is None and isinstance(event, Record) and wanted.begins(event):
+                if (
+                    turn is None
+                    and isinstance(event, Record)
+                    and wanted.begins(event)
+                ):
                     turn = await self._turn_at(wanted.session, event)
                 ended = isinstance(fact, TurnEnded) and fact.turn == turn
                 if ended and turn in wanted.continued:
@@ -331,9 +355,13 @@ class Live:
         case that dies."""
         while not (leaving.is_set() or over.is_set()):
             try:
-                await self._runner.run(session, lambda state: input not in state.pending, leaving)
+                await self._runner.run(
+                    session, lambda state: input not in state.pending, leaving
+                )
             except SessionBusy as busy:
-                await first_of(self._store.runner_changes(session, busy.owner), over, leaving)
+                await first_of(
+                    self._store.runner_changes(session, busy.owner), over, leaving
+                )
             else:
                 return
 
@@ -346,12 +374,20 @@ class Live:
         while not (leaving.is_set() or over.is_set()):
             runner = await self._store.running(session)
             if runner is not None:
-                await first_of(self._store.runner_changes(session, runner), over, leaving)
+                await first_of(
+                    self._store.runner_changes(session, runner), over, leaving
+                )
             elif not await self._comes(session, ALONE_S, over, leaving):
                 glance = await self._store.glance(session)
                 waits = wanted.input is not None and glance.row.waits(wanted.input)
-                open = (await tail(self._store, session, glance.head)).turn is not None
-                if open or not waits or not await self._comes(session, COMING_S, over, leaving):
+                open = (
+                    await tail(self._store, session, glance.head)
+                ).turn is not None
+                if (
+                    open
+                    or not waits
+                    or not await self._comes(session, COMING_S, over, leaving)
+                ):
                     return
 
     async def _comes(self, session: str, wait_s: float, *ends: asyncio.Event) -> bool:
@@ -397,7 +433,9 @@ class Live:
         state = (await self._sessions.load(session)).state
         if state.turn is None and state.pending:
             return _waiting(session, min(state.pending))
-        turn = state.turn or (None if state.last_turn is None else state.last_turn.turn)
+        turn = state.turn or (
+            None if state.last_turn is None else state.last_turn.turn
+        )
         if turn is None:
             raise Refusal("no_turn", session)
         seq = turn.seq
@@ -437,7 +475,9 @@ class Live:
         while isinstance(origin, Continues):
             [record] = await self._store.read(loaded.id, origin.turn - 1, 1)
             if not isinstance(record.fact, TurnStarted):
-                raise JournalCorrupt(f"session {loaded.id!r}: fact {record.seq} begins no turn")
+                raise JournalCorrupt(
+                    f"session {loaded.id!r}: fact {record.seq} begins no turn"
+                )
             origin = record.fact.origin
         return TurnStarted(origin)
 
@@ -460,7 +500,9 @@ class Live:
         """Ask a summary that is being made outside any turn to stop; whether there was one."""
         helper = next(iter((await self._sessions.load(session)).state.helpers), None)
         if helper is not None:
-            await self._store.add(session, [InterruptAsked(helper)], key=f"interrupt:{helper}")
+            await self._store.add(
+                session, [InterruptAsked(helper)], key=f"interrupt:{helper}"
+            )
         return helper is not None
 
     # --- for as long as it is shown
@@ -495,7 +537,9 @@ class LiveSession:
     one tries to. `state` and `row` are folds of its end and what came since.
     """
 
-    def __init__(self, live: Live, store: Store, id: str, end: Tail, signals: "_Signals") -> None:
+    def __init__(
+        self, live: Live, store: Store, id: str, end: Tail, signals: "_Signals"
+    ) -> None:
         self.id = id
         self.driving = False
         self._live = live
@@ -523,9 +567,13 @@ class LiveSession:
         be read anew: a turn was left behind, or what was shown as closed has been stored."""
         while True:
             yield self.end
-            offsets = tuple((draft.stream, len(draft.text)) for draft in self.end.drafts)
+            offsets = tuple(
+                (draft.stream, len(draft.text)) for draft in self.end.drafts
+            )
             cursor = Cursor(self.end.head, offsets)
-            reading = while_working(self._store, self.id, cursor, self._until_left_behind())
+            reading = while_working(
+                self._store, self.id, cursor, self._until_left_behind()
+            )
             async with aclosing(reading) as events:
                 async for event in events:
                     if isinstance(event, Record):

@@ -151,7 +151,9 @@ class Sessions:
     """The sessions of a store, as this process knows them. A lease is kept by renewing it before
     `lease_ms` have passed; `plugins` hear of the turns that run here."""
 
-    def __init__(self, store: Store, lease_ms: int = 30_000, plugins: Plugins = NO_PLUGINS) -> None:
+    def __init__(
+        self, store: Store, lease_ms: int = 30_000, plugins: Plugins = NO_PLUGINS
+    ) -> None:
         self.store = store
         self.lease_ms = lease_ms
         self.plugins = plugins
@@ -242,7 +244,9 @@ async def look(store: Store, id: str) -> tuple[Glance, tuple[SessionEnded, ...]]
         glance = await store.glance(id)
         attending = glance.row.owed.attending
         dead = [
-            seq for seq, by in attending.items() if by != store.owner and not await store.alive(by)
+            seq
+            for seq, by in attending.items()
+            if by != store.owner and not await store.alive(by)
         ]
         if not dead or (await store.glance(id)).head == glance.head:
             return glance, tuple(SessionEnded("killed", attended=seq) for seq in dead)
@@ -253,16 +257,24 @@ def closing_of(
 ) -> tuple[Record, ...]:
     """What the next runner will store to close what a dead process left open."""
     turn = None if state.turn is None else state.turn.seq
-    closes = recover(state, glance.drafts, glance.cause(turn)) if glance.owner is None else ()
+    closes = (
+        recover(state, glance.drafts, glance.cause(turn))
+        if glance.owner is None
+        else ()
+    )
     facts = enumerate((*closes, *killed), start=glance.head + 1)
     return tuple(Record(seq, 0, fact) for seq, fact in facts)
 
 
-def _loaded(id: str, glance: Glance, killed: Sequence[SessionEnded], state: State) -> Loaded:
+def _loaded(
+    id: str, glance: Glance, killed: Sequence[SessionEnded], state: State
+) -> Loaded:
     closing = closing_of(glance, state, killed)
     for record in closing:
         state.apply(record)
-    return Loaded(id, glance.head, glance.row, glance.owner, glance.drafts, state, closing)
+    return Loaded(
+        id, glance.head, glance.row, glance.owner, glance.drafts, state, closing
+    )
 
 
 # --- what a runner reads --------------------------------------------------------------------------
@@ -270,7 +282,9 @@ def _loaded(id: str, glance: Glance, killed: Sequence[SessionEnded], state: Stat
 
 async def _catch_up(store: Store, id: str, folds: Folds, upto: Seq | None) -> bool:
     """Take in what is new. False if memory cannot be gone on with."""
-    known = [record async for record in read_all(store, id, folds.state.head - 1, upto)]
+    known = [
+        record async for record in read_all(store, id, folds.state.head - 1, upto)
+    ]
     if not folds.goes_on(known):
         return False
     for record in known[1:]:
@@ -287,7 +301,9 @@ async def _fold_anew(store: Store, id: str, glance: Glance | None) -> Folds:
     return folds or await _fold_from(store, id, ReadFrom(), upto) or Folds(ReadFrom())
 
 
-async def _fold_from(store: Store, id: str, begin: ReadFrom, upto: Seq | None) -> Folds | None:
+async def _fold_from(
+    store: Store, id: str, begin: ReadFrom, upto: Seq | None
+) -> Folds | None:
     """None if something brings back what was before the summary."""
     folds, read = Folds(begin), 0
     async for record in _carried(store, id, begin.carries):
@@ -314,7 +330,9 @@ async def _last_summary(store: Store, id: str, row: ListingRow) -> ReadFrom:
     return ReadFrom(record.seq, fact.upto, fact.carries, fact.spent)
 
 
-async def _carried(store: Store, id: str, seqs: Sequence[Seq]) -> AsyncIterator[Record]:
+async def _carried(
+    store: Store, id: str, seqs: Sequence[Seq]
+) -> AsyncIterator[Record]:
     """Single facts, in as few reads as their places allow."""
     runs: list[list[Seq]] = []
     for seq in seqs:
@@ -343,12 +361,20 @@ async def with_text(
             yield found[entry.fact] if isinstance(entry, Weighed) else entry
 
 
-async def to_carry(store: Store, id: str, upto: Seq) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
+async def to_carry(
+    store: Store, id: str, upto: Seq
+) -> tuple[tuple[Seq, ...] | None, SpentSoFar]:
     """What a summary up to a seq carries over it. Reads only what came since the summary before
     it."""
     before = await _last_summary(store, id, (await store.glance(id)).row)
-    carried = await _carried_from(store, id, before, upto) if before.upto <= upto else None
-    carry, spent = carried or await _carried_from(store, id, ReadFrom(), upto) or (Carry(), Spent())
+    carried = (
+        await _carried_from(store, id, before, upto) if before.upto <= upto else None
+    )
+    carry, spent = (
+        carried
+        or await _carried_from(store, id, ReadFrom(), upto)
+        or (Carry(), Spent())
+    )
     return carry.seqs(), SpentSoFar(spent.steps, spent.tokens, spent.worked_ms)
 
 

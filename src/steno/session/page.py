@@ -70,7 +70,9 @@ async def end(store: Store, session: str, facts_min: int = FACTS) -> Tail:
     return Tail(last, glance.head, glance.drafts, glance.row, glance.owner, closing)
 
 
-async def before(store: Store, session: str, later: Page, facts_min: int = FACTS) -> Page | None:
+async def before(
+    store: Store, session: str, later: Page, facts_min: int = FACTS
+) -> Page | None:
     """The page before a page; None if that is the first."""
     if later.first <= 1:
         return None
@@ -85,7 +87,11 @@ async def page(store: Reads, session: str, upto: Seq, facts_min: int = FACTS) ->
         records = [record async for record in read_all(store, session, after, upto)]
         at = _edge(records, facts_min)
         if at is not None:
-            return Page(records[at].seq, _waiting(records[:at], records[at]), tuple(records[at:]))
+            return Page(
+                records[at].seq,
+                _waiting(records[:at], records[at]),
+                tuple(records[at:]),
+            )
         if after == 0:
             return Page(1, (), tuple(records))
         length *= 4
@@ -117,9 +123,17 @@ def _waiting(before: Sequence[Record], turn: Record) -> tuple[Record, ...]:
     (first,) = taken_by(turn.fact)
     since = [record for record in before if record.seq >= first]
     gone = {seq for record in since for seq in taken_by(record.fact)}
-    gone |= {record.fact.input for record in since if isinstance(record.fact, InputWithdrawn)}
-    waiting = {record.seq for record in since if isinstance(record.fact, InputAdmitted)} - gone
-    return tuple(record for record in since if record.seq in waiting or _hides(record, waiting))
+    gone |= {
+        record.fact.input
+        for record in since
+        if isinstance(record.fact, InputWithdrawn)
+    }
+    waiting = {
+        record.seq for record in since if isinstance(record.fact, InputAdmitted)
+    } - gone
+    return tuple(
+        record for record in since if record.seq in waiting or _hides(record, waiting)
+    )
 
 
 def _hides(record: Record, messages: set[Seq]) -> bool:

@@ -47,11 +47,18 @@ class Hooks:
 
     def tell(self, before: State, record: Record) -> None:
         """Tell of a fact that is stored. Plugins hear of it whenever they come to it."""
-        if self._plugins.names and (hook := news(self._session, before, record)) is not None:
+        if (
+            self._plugins.names
+            and (hook := news(self._session, before, record)) is not None
+        ):
             self._plugins.tell(*hook)
 
     async def consult(
-        self, state: State, hook: str, arguments: dict[str, object], stopped: asyncio.Event
+        self,
+        state: State,
+        hook: str,
+        arguments: dict[str, object],
+        stopped: asyncio.Event,
     ) -> list[tuple[str, str]]:
         """What each plugin says, with its name; nothing if `stopped` is set first."""
         if not self._plugins.names:
@@ -87,7 +94,11 @@ def news(session: str, before: State, record: Record) -> Hook | None:
             } | tokens
         case StepLost():
             tokens = {"input_tokens": None, "output_tokens": None}
-            return "after_request", told | {"turn": turn, "model": model, "ended": "lost"} | tokens
+            return "after_request", told | {
+                "turn": turn,
+                "model": model,
+                "ended": "lost",
+            } | tokens
         case ToolSettled():
             call = None if before.turn is None else before.turn.calls.get(fact.call)
             tool = "" if call is None else call.call.name
@@ -102,11 +113,25 @@ def news(session: str, before: State, record: Record) -> Hook | None:
             return "compaction", told | {"upto": fact.upto, "summary": fact.summary}
         case SessionStarted() | SessionRenamed() | InputFact() | InterruptAsked():
             return None
-        case StepStarted() | UsageReported() | ToolStarted() | OutputLate() | ApprovalFact():
+        case (
+            StepStarted()
+            | UsageReported()
+            | ToolStarted()
+            | OutputLate()
+            | ApprovalFact()
+        ):
             return None
-        case ContextFact() | HelperFact() | ThreadFact() | MemoryFact() | OutsideFact():
+        case (
+            ContextFact() | HelperFact() | ThreadFact() | MemoryFact() | OutsideFact()
+        ):
             return None
-        case MessageHidden() | MessageRedacted() | Rewound() | RewindWithdrawn() | ItemFact():
+        case (
+            MessageHidden()
+            | MessageRedacted()
+            | Rewound()
+            | RewindWithdrawn()
+            | ItemFact()
+        ):
             return None
         case FileFact():
             return None

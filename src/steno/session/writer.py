@@ -49,7 +49,9 @@ class Writer:
         self._cut_off: Left | None = None
 
     @classmethod
-    async def open(cls, sessions: Sessions, id: str, to_run: bool = False) -> "Writer":
+    async def open(
+        cls, sessions: Sessions, id: str, to_run: bool = False
+    ) -> "Writer":
         """Take the lease, fold, and close what the last writer left open. Without `to_run` a turn
         that waits for approval is ended, too."""
         lease = await take_lease(sessions, id, to_run)
@@ -137,7 +139,9 @@ class Writer:
 
 
 @contextlib.asynccontextmanager
-async def held_briefly(sessions: Sessions, id: str, to_run: bool = True) -> AsyncIterator[Writer]:
+async def held_briefly(
+    sessions: Sessions, id: str, to_run: bool = True
+) -> AsyncIterator[Writer]:
     """The session, recovered, for a fact or two. Nothing looks after the lease meanwhile."""
     writer = await Writer.open(sessions, id, to_run)
     try:

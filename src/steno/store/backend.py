@@ -39,7 +39,9 @@ MARKS: tuple[Mark, ...] = ("owes", "unfinished", "due", "remembers")
 
 SEQ_MAX = (1 << 32) - 1
 
-_NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
+_NAMED = re.compile(
+    r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def sql_text(beside: str, name: str) -> str:
@@ -115,11 +117,14 @@ class SessionRow(Struct):
 
 
 def marks_of(listing: ListingRow) -> frozenset[Mark]:
-    return _MARKS[listing.owes(), listing.unfinished(), listing.due(), bool(listing.memory.at)]
+    return _MARKS[
+        listing.owes(), listing.unfinished(), listing.due(), bool(listing.memory.at)
+    ]
 
 
 _MARKS: dict[tuple[bool, ...], frozenset[Mark]] = {
-    has: frozenset(compress(MARKS, has)) for has in product((False, True), repeat=len(MARKS))
+    has: frozenset(compress(MARKS, has))
+    for has in product((False, True), repeat=len(MARKS))
 }
 ALL_MARKS = tuple(_MARKS.values())
 
@@ -141,7 +146,9 @@ def new_row(
     """A session that was just made: with no facts of its own but those up to `head`, free, and with
     nothing in its list row."""
     last = base if head is None else head
-    return SessionRow(n, id, name, parent, base, 0, None, 0, touched, base, _EMPTY, _NONE, last)
+    return SessionRow(
+        n, id, name, parent, base, 0, None, 0, touched, base, _EMPTY, _NONE, last
+    )
 
 
 _EMPTY = codec.encode(ListingRow())
@@ -208,14 +215,22 @@ class Snapshot(Protocol):
         ...
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         """Facts stored under a number, in order, up to `limit`; with `kinds`, only those whose tag
         is one of them. Numbers run without a gap: one that is missing, or whose bytes are not what
         was written, is `JournalCorrupt`. `row` is the session in which they are read."""
         ...
 
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
         """Facts by the id of their session and their seq, as far as they are there: a session's
         own, none of its parents'."""
         ...
@@ -323,7 +338,9 @@ class Writer(Snapshot, Protocol):
 
     # --- rows
 
-    def make(self, id: str, name: str | None, parent: int | None, base: Seq) -> SessionRow:
+    def make(
+        self, id: str, name: str | None, parent: int | None, base: Seq
+    ) -> SessionRow:
         """A new session, with the number that is next."""
         ...
 
@@ -392,7 +409,9 @@ class Writer(Snapshot, Protocol):
         """Who brings it, and how many keys it has."""
         ...
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
+    def end_import(
+        self, n: int, id: str, name: str | None, head: Seq, place: int
+    ) -> SessionRow:
         """What was stored under the number is a session now, as if just made, at this place in
         lists, or at the nearest below it that no other session has; its list row is saved after
         this."""
@@ -408,7 +427,9 @@ class Watch(Protocol):
     here, hands that over."""
 
     def add(
-        self, tell: Callable[[], None], hand: "Callable[[Changes], None] | None" = None
+        self,
+        tell: Callable[[], None],
+        hand: "Callable[[Changes], None] | None" = None,
     ) -> None: ...
     def discard(self, tell: Callable[[], None]) -> None: ...
 

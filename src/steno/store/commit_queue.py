@@ -56,7 +56,17 @@ class Queued(Generic[T]):
     `waiter` hears of the answer; `future` is the waiter's own.
     """
 
-    __slots__ = ("after", "answer", "done", "error", "future", "needs", "size", "verb", "waiter")
+    __slots__ = (
+        "after",
+        "answer",
+        "done",
+        "error",
+        "future",
+        "needs",
+        "size",
+        "verb",
+        "waiter",
+    )
 
     def __init__(
         self,
@@ -85,7 +95,9 @@ class CommitQueue:
     """The only way to write. `on_commit` hears of each commit before the next one begins. `took_s`
     is how long the last one took."""
 
-    def __init__(self, transaction: Transaction, on_commit: Callable[[Changes], None]) -> None:
+    def __init__(
+        self, transaction: Transaction, on_commit: Callable[[Changes], None]
+    ) -> None:
         self._transaction = transaction
         self._on_commit = on_commit
         self._queue: deque[Queued[object]] = deque()
@@ -137,17 +149,24 @@ class CommitQueue:
             while self._queue:
                 self._commit_queued()
         self._rouse()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if (
+            self._thread is not None
+            and self._thread is not threading.current_thread()
+        ):
             self._thread.join()
 
     def check_open(self) -> None:
         if self._closed:
             raise StoreClosed("this store was closed")
         if os.getpid() != self._pid:
-            raise StoreClosed("this store was opened before a fork; open it again in the child")
+            raise StoreClosed(
+                "this store was opened before a fork; open it again in the child"
+            )
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._serve, name="steno-commit", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, name="steno-commit", daemon=True
+        )
         self._thread.start()
 
     def _rouse(self) -> None:
@@ -199,7 +218,10 @@ class CommitQueue:
             self._on_commit(changes)
 
     def _commit_batch(
-        self, batch: "list[Queued[object]]", look: bool = False, tries: int = TRIES_MAX
+        self,
+        batch: "list[Queued[object]]",
+        look: bool = False,
+        tries: int = TRIES_MAX,
     ) -> "list[Queued[object]]":
         """Those that have to be run in a transaction that looks."""
         if not batch:
@@ -210,7 +232,10 @@ class CommitQueue:
             self._transaction.rollback()
             if tries:
                 return self._commit_batch(batch, look=True, tries=tries - 1)
-            _fail(batch, StoreLocked(f"nothing was stored: others were quicker ({error})"))
+            _fail(
+                batch,
+                StoreLocked(f"nothing was stored: others were quicker ({error})"),
+            )
         except StoreError as error:
             self._transaction.rollback()
             _fail(batch, error)
@@ -232,7 +257,9 @@ class CommitQueue:
             changes |= dict.fromkeys(self._transaction.changes)
         self._transaction.changes = changes
 
-    def _transact(self, batch: "list[Queued[object]]", look: bool) -> "list[Queued[object]]":
+    def _transact(
+        self, batch: "list[Queued[object]]", look: bool
+    ) -> "list[Queued[object]]":
         """What a session was asked to do stays in order: with the first verb that has to look, the
         later ones of its session wait for that. What is remembered may be out of date, and only
         what is written is compared: so a refusal counts after a look."""

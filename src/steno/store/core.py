@@ -129,7 +129,9 @@ class Core:
         check_admission(admission, self.settings.payload_bytes_max)
         visit = () if admission.visit is None else (admission.visit,)
         ready = written((*admission.given, *visit, admission.input))
-        size = sum(len(body) for _, body, _ in ready) + sum(map(len, admission.payloads))
+        size = sum(len(body) for _, body, _ in ready) + sum(
+            map(len, admission.payloads)
+        )
         key, create = admission.input.key, admission.create
         needs = Needs(
             admission.session,
@@ -138,14 +140,20 @@ class Core:
             create is not None,
         )
         return Queued(
-            lambda tx: verbs.admit(tx, admission, ready, self.moment()), size, needs=needs
+            lambda tx: verbs.admit(tx, admission, ready, self.moment()),
+            size,
+            needs=needs,
         )
 
     def admitted(self, source: str, key: str) -> Queued[Admitted | None]:
         expect(str, source=source, key=key)
-        return Queued(lambda tx: verbs.admitted(tx, source, key), needs=Needs(key=(source, key)))
+        return Queued(
+            lambda tx: verbs.admitted(tx, source, key), needs=Needs(key=(source, key))
+        )
 
-    def create(self, started: SessionStarted, session: str | None = None) -> Queued[str]:
+    def create(
+        self, started: SessionStarted, session: str | None = None
+    ) -> Queued[str]:
         check_started(started)
         if session is not None:
             check_new_id(session)
@@ -165,7 +173,9 @@ class Core:
         expect(int, at=at)
         check_started(started)
         listing, after = ListingRow(), 0
-        while after < at and (page := self.read(session, after, min(queries.PAGE, at - after))):
+        while after < at and (
+            page := self.read(session, after, min(queries.PAGE, at - after))
+        ):
             for record in page:
                 listing.apply(record)
             after = page[-1].seq
@@ -185,12 +195,19 @@ class Core:
         return Queued(
             lambda tx: verbs.add(tx, session, ready, key, self.moment()),
             size,
-            needs=Needs(session, None if key is None else (RESERVED_SOURCE + str(session), key)),
+            needs=Needs(
+                session,
+                None if key is None else (RESERVED_SOURCE + str(session), key),
+            ),
         )
 
     def keep(self, keeping: Keeping) -> Queued[Kept]:
         ready, size, needs = self._prepared(keeping)
-        return Queued(lambda tx: verbs.keep(tx, keeping, ready, self.moment()), size, needs=needs)
+        return Queued(
+            lambda tx: verbs.keep(tx, keeping, ready, self.moment()),
+            size,
+            needs=needs,
+        )
 
     def keep_all(self, keepings: Sequence[Keeping]) -> Queued[tuple[Kept, ...]]:
         expect((list, tuple), keepings=keepings)
@@ -200,7 +217,9 @@ class Core:
         if len(set(names)) < len(names):
             raise NotAllowed("two of them are about one name; nothing was stored")
         prepared = [self._prepared(one) for one in keepings]
-        ready = [(one, body) for one, (body, _, _) in zip(keepings, prepared, strict=True)]
+        ready = [
+            (one, body) for one, (body, _, _) in zip(keepings, prepared, strict=True)
+        ]
         first, *others = [needs for _, _, needs in prepared]
         return Queued(
             lambda tx: verbs.keep_all(tx, ready, self.moment()),
@@ -213,14 +232,18 @@ class Core:
         check_keeping(keeping, self.settings.payload_bytes_max)
         withdrawn = (ItemsWithdrawn(keeping.withdraw),) if keeping.withdraw else ()
         ready = written((*keeping.items, *withdrawn))
-        size = sum(len(body) for _, body, _ in ready) + sum(map(len, keeping.payloads))
+        size = sum(len(body) for _, body, _ in ready) + sum(
+            map(len, keeping.payloads)
+        )
         create = keeping.create
         name = None if create is None else create.name
         return ready, size, Needs(keeping.session, None, name, create is not None)
 
     # --- leases
 
-    def claim(self, limit: int, full: Sequence[str] = (), anew: bool = False) -> list[Listed]:
+    def claim(
+        self, limit: int, full: Sequence[str] = (), anew: bool = False
+    ) -> list[Listed]:
         expect(int, limit=limit)
         expect((list, tuple), full=full)
         expect(bool, anew=anew)
@@ -235,7 +258,9 @@ class Core:
             for id in dict.fromkeys((*dropped, *claimed)):
                 try:
                     row = queries.session(view, id)
-                    found.append(Listed(id, row.head, row.n, None, queries.listing(view, row)))
+                    found.append(
+                        Listed(id, row.head, row.n, None, queries.listing(view, row))
+                    )
                 except UnknownSession:  # it was deleted meanwhile
                     continue
                 except JournalCorrupt as error:  # no reason not to run the others
@@ -245,7 +270,9 @@ class Core:
 
     def _knows(self, session: str, token: int | None) -> bool:
         """Whether what is in our hands by what is stored is so by what is known here."""
-        return session in self._claimed if token is None else self.holds(session, token)
+        return (
+            session in self._claimed if token is None else self.holds(session, token)
+        )
 
     def _unfinished(self) -> list[Listed]:
         found: list[Listed] = []
@@ -280,7 +307,10 @@ class Core:
         return lease
 
     def _take(
-        self, session: str, token: int | None, closing: tuple[Seq, Sequence[Written]] | None
+        self,
+        session: str,
+        token: int | None,
+        closing: tuple[Seq, Sequence[Written]] | None,
     ) -> Lease | None:
         """The lease is known to be ours before it can be read that it is taken: else another thread
         of this process, finding an owner that vouches for nothing, would take it from us. What was
@@ -296,7 +326,13 @@ class Core:
             nonlocal lease
             drop()
             lease = verbs.acquire(
-                tx, session, self.backend.owner, token, expires_ms, closing, self.moment()
+                tx,
+                session,
+                self.backend.owner,
+                token,
+                expires_ms,
+                closing,
+                self.moment(),
             )
             if lease is not None:
                 self._leases.add((session, lease.token))
@@ -347,7 +383,9 @@ class Core:
     def renew(self, lease: Lease) -> Queued[Lease]:
         check_lease(lease)
         return Queued(
-            lambda tx: verbs.renew(tx, lease, self.backend.now_ms() + self.settings.lease_ms),
+            lambda tx: verbs.renew(
+                tx, lease, self.backend.now_ms() + self.settings.lease_ms
+            ),
             needs=Needs(lease.session),
         )
 
@@ -361,10 +399,14 @@ class Core:
                 self._let_go(lease)
 
         return Queued(
-            lambda tx: verbs.release(tx, lease, head), after=after, needs=Needs(lease.session)
+            lambda tx: verbs.release(tx, lease, head),
+            after=after,
+            needs=Needs(lease.session),
         )
 
-    def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Queued[Appended]:
+    def append(
+        self, lease: Lease, facts: Sequence[TurnFact], head: Seq
+    ) -> Queued[Appended]:
         check_lease(lease)
         if type(head) is not int:
             expect(int, head=head)
@@ -383,21 +425,31 @@ class Core:
         if type(text) is not str:
             expect(str, text=text)
         return Queued(
-            lambda tx: verbs.draft(tx, lease, stream, text), len(text), needs=Needs(lease.session)
+            lambda tx: verbs.draft(tx, lease, stream, text),
+            len(text),
+            needs=Needs(lease.session),
         )
 
     # --- reading
 
     def read(
-        self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
+        self,
+        session: str,
+        after: Seq = 0,
+        limit: int = 1_000,
+        kinds: Sequence[str] = (),
     ) -> list[Record]:
         expect(int, after=after, limit=limit)
         if kinds:
             check_kinds(kinds)
         with self.snapshot() as view:
-            return queries.records(view, queries.session(view, session), after, limit, kinds)
+            return queries.records(
+                view, queries.session(view, session), after, limit, kinds
+            )
 
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
         expect(Mapping, places=places)
         with self.snapshot() as view:
             return view.facts_at(places)
@@ -418,7 +470,11 @@ class Core:
             if row.owner is None or self._is_held(row):
                 return glance
             again, _ = self._glance(session)
-            if (again.head, again.token, again.owner) == (row.head, row.token, row.owner):
+            if (again.head, again.token, again.owner) == (
+                row.head,
+                row.token,
+                row.owner,
+            ):
                 return replace(glance, owner=None)
 
     def _glance(self, session: str) -> tuple[SessionRow, Glance]:
@@ -427,7 +483,9 @@ class Core:
             listing, drafts = self._rows.listing(view, row), queries.drafts(view, row)
             imported = view.imported(row.id) or 0
         left = None if row.owner is None else self.backend.left(session)
-        return row, Glance(row.head, row.owner, tuple(drafts), listing, left, imported)
+        return row, Glance(
+            row.head, row.owner, tuple(drafts), listing, left, imported
+        )
 
     def since(
         self, session: str, cursor: Cursor, drafts: bool = True
@@ -495,7 +553,9 @@ class Core:
         check_payload(payload, self.settings.payload_bytes_max)
         hash = hash_of(payload)
         return Queued(
-            lambda tx: verbs.put(tx, session, hash, payload), len(payload), needs=Needs(session)
+            lambda tx: verbs.put(tx, session, hash, payload),
+            len(payload),
+            needs=Needs(session),
         )
 
     def get(self, payload: Hash) -> bytes:
@@ -514,11 +574,17 @@ class Core:
         owner = self.backend.owner
         from steno.store import import_session  # loaded with the first import
 
-        arrival = import_session.Arrival(session, base, self.settings.payload_bytes_max)
-        n = self.queue.run(lambda tx: import_session.begin(tx, session, owner, self.moment()))
+        arrival = import_session.Arrival(
+            session, base, self.settings.payload_bytes_max
+        )
+        n = self.queue.run(
+            lambda tx: import_session.begin(tx, session, owner, self.moment())
+        )
         try:
             for batch in arrival.batches(carried):
-                self.queue.run(partial(import_session.stage, n=n, owner=owner, batch=batch))
+                self.queue.run(
+                    partial(import_session.stage, n=n, owner=owner, batch=batch)
+                )
             self.queue.run(lambda tx: import_session.finish(tx, n, owner, arrival))
         except BaseException:
             with contextlib.suppress(StoreError):  # the next process sweeps it
@@ -527,7 +593,11 @@ class Core:
             raise
 
     def extend(
-        self, session: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes] = ()
+        self,
+        session: str,
+        head: Seq,
+        records: Sequence[Record],
+        payloads: Sequence[bytes] = (),
     ) -> None:
         expect(int, head=head)
         expect((list, tuple), records=records, payloads=payloads)
@@ -539,7 +609,8 @@ class Core:
         from steno.store import import_session
 
         self.queue.run(
-            lambda tx: import_session.extend(tx, session, head, records, payloads), Needs(session)
+            lambda tx: import_session.extend(tx, session, head, records, payloads),
+            Needs(session),
         )
 
     # --- removing, checking, copying
@@ -550,7 +621,9 @@ class Core:
         with self.snapshot() as view:
             at = queries.redactable(view, queries.session(view, session), target)
         self._forget_text(*at)
-        seq = self.queue.run(lambda tx: verbs.redact(tx, session, target, at, by, self.moment()))
+        seq = self.queue.run(
+            lambda tx: verbs.redact(tx, session, target, at, by, self.moment())
+        )
         self._forget_text(*at)
         self._erase()
         return seq
@@ -559,22 +632,36 @@ class Core:
         """Have other sessions forget what was distilled from a fact: see `redact_cascade`."""
         with self.snapshot() as view:
             family = queries.family(view, queries.session(view, holder), seq)
-            doomed = {row.id: redact_cascade.covering(view, row, seq) for row in family}
-        gone = {(id, record.seq) for id, records in doomed.items() for record in records}
+            doomed = {
+                row.id: redact_cascade.covering(view, row, seq) for row in family
+            }
+        gone = {
+            (id, record.seq) for id, records in doomed.items() for record in records
+        }
         if gone:
             self._forget(doomed, lambda at: (at.session, at.seq) in gone)
 
     def _forget(self, sources: Iterable[str], gone: redact_cascade.Gone) -> None:
         for source in sources:
             with self.snapshot() as view:
-                told = [queries.session(view, id) for id in queries.told(view, source)]
-                told = [row for row in told if redact_cascade.has_memories(view, row, gone)]
+                told = [
+                    queries.session(view, id) for id in queries.told(view, source)
+                ]
+                told = [
+                    row
+                    for row in told
+                    if redact_cascade.has_memories(view, row, gone)
+                ]
             for row in told:
-                self.queue.run(partial(redact_cascade.forget_memories, id=row.id, gone=gone))
+                self.queue.run(
+                    partial(redact_cascade.forget_memories, id=row.id, gone=gone)
+                )
 
     def delete(self, session: str, with_forks: bool = False) -> int:
         try:
-            count = self.queue.run(lambda tx: verbs.delete(tx, session, with_forks, self.moment()))
+            count = self.queue.run(
+                lambda tx: verbs.delete(tx, session, with_forks, self.moment())
+            )
         except UnknownSession:
             with self.snapshot() as view:
                 unfinished = view.deleted(session)
@@ -620,7 +707,11 @@ class Core:
         if one.owner in ("", self.backend.owner):
             return not one.owner
         alive = self.backend.alive(one.owner)
-        return one.at_ms + _IMPORT_MS_MAX < self.backend.now_ms() if alive is None else not alive
+        return (
+            one.at_ms + _IMPORT_MS_MAX < self.backend.now_ms()
+            if alive is None
+            else not alive
+        )
 
     def verify(self, tell: "Tell | None" = None) -> Report:
         from steno.store import verify
@@ -639,7 +730,9 @@ class Core:
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._pid:  # in a forked child, everything here is its parent's
+        if (
+            os.getpid() == self._pid
+        ):  # in a forked child, everything here is its parent's
             self.backend.stop()
             self.queue.close()
             self.backend.close()

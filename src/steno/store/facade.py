@@ -8,7 +8,16 @@ What the verbs mean is said where they are declared, in `Store`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
@@ -179,7 +188,9 @@ class BlockingStore(Verbs):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def read_all(self, session: str, after: Seq = 0, upto: Seq | None = None) -> Iterator[Record]:
+    def read_all(
+        self, session: str, after: Seq = 0, upto: Seq | None = None
+    ) -> Iterator[Record]:
         """Every fact in order, page by page."""
         while page := self.core.read(session, after):
             for record in page:

@@ -69,7 +69,9 @@ class _Follower:
 
     def hand(self, events: list[Event]) -> None:
         """A follower that is slow to take what it is handed reads it back instead."""
-        wanted = [event for event in events if self.drafts or isinstance(event, Record)]
+        wanted = [
+            event for event in events if self.drafts or isinstance(event, Record)
+        ]
         if not wanted:
             return
         self.handed.extend(wanted)
@@ -79,7 +81,9 @@ class _Follower:
 
     def reaches(self) -> Seq:
         """The last fact that was seen or handed over."""
-        handed = (event.seq for event in reversed(self.handed) if isinstance(event, Record))
+        handed = (
+            event.seq for event in reversed(self.handed) if isinstance(event, Record)
+        )
         return max(self.seen.seq, next(handed, 0))
 
     def take(self) -> list[Event]:
@@ -96,12 +100,17 @@ class _Follower:
                     seq = event.seq
                 continue
             begins = 0 if event.stream.started == seq else None
-            at, end = offsets.get(event.stream, begins), event.offset + len(event.text)
+            at, end = (
+                offsets.get(event.stream, begins),
+                event.offset + len(event.text),
+            )
             if at is None or event.offset > at:
                 self.look()
             elif end > at:
                 new = event.text[at - event.offset :]
-                events.append(event if at == event.offset else Piece(event.stream, at, new))
+                events.append(
+                    event if at == event.offset else Piece(event.stream, at, new)
+                )
                 offsets[event.stream] = end
         self.seen = Cursor(seq, tuple(offsets.items()))
         return events
@@ -172,7 +181,9 @@ class Followers:
 
     async def runner_changes(self, session: str, known: str | None) -> str | None:
         while True:
-            _, token = (await self._ask(self._core.heads, [session])).get(session, (0, None))
+            _, token = (await self._ask(self._core.heads, [session])).get(
+                session, (0, None)
+            )
             waiting = _Waiting(session, known, token, asyncio.Event())
             self._watch()
             self._waiting.add(waiting)
@@ -180,7 +191,9 @@ class Followers:
                 runner = await asyncio.to_thread(self._core.running, session)
                 if runner != known:
                     return runner
-                self._pulse = self._pulse or self._loop.call_later(ALIVE_S, self._look_alive)
+                self._pulse = self._pulse or self._loop.call_later(
+                    ALIVE_S, self._look_alive
+                )
                 await waiting.changed.wait()
             finally:
                 self._waiting.discard(waiting)
@@ -189,7 +202,9 @@ class Followers:
                     self._pulse = None
                 self._unwatch()
 
-    async def _ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _ask(
+        self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Ask the backend something short: in a thread only if it takes a round trip."""
         if self._core.backend.remote:
             return await asyncio.to_thread(question, *args, **kwargs)
@@ -269,7 +284,9 @@ class Followers:
             self._tell_of_facts(changes)
         self._hand(list(changes.items()), self._loop.time())
 
-    def _hand(self, changes: list[tuple[str, list[Event] | None]], began_s: float) -> None:
+    def _hand(
+        self, changes: list[tuple[str, list[Event] | None]], began_s: float
+    ) -> None:
         """Some followers at a time: between them the loop takes in what else there is to do."""
         handed = 0
         while changes and handed < TOGETHER:
@@ -309,7 +326,9 @@ class Followers:
         """From the watching thread: one look for all that follow."""
         if not self._looking:
             self._looking = True
-            with contextlib.suppress(RuntimeError):  # the loop is over, and its followers with it
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is over, and its followers with it
                 self._loop.call_soon_threadsafe(self._look)
 
     def _handed(self, changes: Changes) -> None:
@@ -319,16 +338,22 @@ class Followers:
 
     def _look(self) -> None:
         self._looking = False
-        sessions = [*{*self._followers, *(waiting.session for waiting in self._waiting)}]
+        sessions = [
+            *{*self._followers, *(waiting.session for waiting in self._waiting)}
+        ]
         if self._core.backend.remote:
             self._soon(self._look_there(sessions))
         else:
             self._compare(*self._stand(sessions, bool(self._feeds)))
 
     async def _look_there(self, sessions: list[str]) -> None:
-        self._compare(*await asyncio.to_thread(self._stand, sessions, bool(self._feeds)))
+        self._compare(
+            *await asyncio.to_thread(self._stand, sessions, bool(self._feeds))
+        )
 
-    def _stand(self, sessions: list[str], feeds: bool) -> tuple[_Heads | None, FeedMark | None]:
+    def _stand(
+        self, sessions: list[str], feeds: bool
+    ) -> tuple[_Heads | None, FeedMark | None]:
         """How sessions and the feed stand; None if nothing can be read."""
         with contextlib.suppress(StoreError):
             heads = self._core.heads(sessions) if sessions else {}
@@ -354,7 +379,9 @@ class Followers:
                     follower.look()
 
 
-def follow(core: "Core", session: str, cursor: Cursor | None, drafts: bool) -> Iterator[Event]:
+def follow(
+    core: "Core", session: str, cursor: Cursor | None, drafts: bool
+) -> Iterator[Event]:
     """The same for a caller that may block: it reads what it is told of."""
     cursor = cursor or Cursor()
     check_cursor(cursor)

@@ -58,7 +58,9 @@ class Batch(Struct):
     size: int = 0
 
     def is_full(self) -> bool:
-        return len(self.facts) + len(self.keys) >= STEP_FACTS or self.size >= STEP_BYTES
+        return (
+            len(self.facts) + len(self.keys) >= STEP_FACTS or self.size >= STEP_BYTES
+        )
 
 
 class Arrival:
@@ -142,7 +144,11 @@ class Arrival:
         self.listing.apply(record)
         batch.facts.append((record, body, hashes))
         batch.size += len(body)
-        if isinstance(fact, InputAdmitted) and fact.key is not None and record.seq > self.base:
+        if (
+            isinstance(fact, InputAdmitted)
+            and fact.key is not None
+            and record.seq > self.base
+        ):
             self._key(fact.source, Keyed(record.seq, fact.key, 1), batch)
 
     def _note(self, record: Record) -> None:
@@ -151,11 +157,15 @@ class Arrival:
         if isinstance(fact, SessionStarted):
             parent = fact.forked_from
             if record.seq != (1 if parent is None else parent.seq + 1):
-                raise NotAllowed(f"no session can begin with fact {record.seq}; nothing was stored")
+                raise NotAllowed(
+                    f"no session can begin with fact {record.seq}; nothing was stored"
+                )
             self._started = record.seq
             self._open.clear()
         elif self.head == 1:
-            raise NotAllowed("the first fact does not begin a session; nothing was stored")
+            raise NotAllowed(
+                "the first fact does not begin a session; nothing was stored"
+            )
         elif isinstance(fact, StepStarted | ToolStarted):
             self._open[record.seq] = isinstance(fact, ToolStarted)
         elif (sealed := sealed_by(fact)) is not None:
@@ -169,7 +179,10 @@ class Arrival:
             raise NotAllowed(
                 f"no {draft.stream.kind} is open at fact {started}; nothing was stored"
             )
-        if not 0 < len(draft.text) <= STREAM_CHARS_MAX or draft.stream in self._streams:
+        if (
+            not 0 < len(draft.text) <= STREAM_CHARS_MAX
+            or draft.stream in self._streams
+        ):
             raise NotAllowed(
                 f"the {draft.stream.kind} of fact {started} cannot be stored; nothing was stored"
             )
@@ -181,13 +194,17 @@ class Arrival:
         expect(int, seq=keyed.seq, count=keyed.count)
         expect(str, key=keyed.key)
         own = (
-            self.base < keyed.seq and keyed.count >= 1 and keyed.seq + keyed.count - 1 <= self.head
+            self.base < keyed.seq
+            and keyed.count >= 1
+            and keyed.seq + keyed.count - 1 <= self.head
         )
         fits = 0 < len(keyed.key) <= KEY_LEN_MAX and len(source) <= KEY_LEN_MAX + len(
             RESERVED_SOURCE
         )
         if not own or not fits:
-            raise NotAllowed(f"the key of fact {keyed.seq} cannot be stored; nothing was stored")
+            raise NotAllowed(
+                f"the key of fact {keyed.seq} cannot be stored; nothing was stored"
+            )
         self.keys += 1
         batch.keys.append((source, keyed.key, keyed.seq, keyed.count))
 
@@ -216,7 +233,9 @@ def stage(tx: Transaction, n: int, owner: str, batch: Batch) -> None:
         tx.writer.put_key(source, key, n, seq, count)
     for draft in batch.drafts:
         tx.writer.draft(n, draft.stream, 0, draft.text)
-    tx.writer.add(n, [(record.seq, record.at_ms, body) for record, body, _ in batch.facts])
+    tx.writer.add(
+        n, [(record.seq, record.at_ms, body) for record, body, _ in batch.facts]
+    )
     for _, _, hashes in batch.facts:
         for hash in hashes:
             tx.writer.own_payload(hash, n, 1)
@@ -228,15 +247,21 @@ def finish(tx: Transaction, n: int, owner: str, arrival: Arrival) -> None:
     _check(tx, n, owner)
     name = arrival.listing.name
     if tx.exists(arrival.id):
-        raise KeyReused(f"there is a session {arrival.id!r} already; nothing was changed")
+        raise KeyReused(
+            f"there is a session {arrival.id!r} already; nothing was changed"
+        )
     if name is not None and (other := bound(tx, name)) is not None:
-        raise KeyReused(f"the name {name!r} is bound to session {other!r} here; nothing was stored")
+        raise KeyReused(
+            f"the name {name!r} is bound to session {other!r} here; nothing was stored"
+        )
     if tx.writer.import_of(n)[1] != arrival.keys:
         raise KeyReused(
             f"a key of session {arrival.id!r} is used twice, or was used here meanwhile; nothing "
             "was stored"
         )
-    row = tx.writer.end_import(n, arrival.id, name, arrival.head, _place(arrival.listing))
+    row = tx.writer.end_import(
+        n, arrival.id, name, arrival.head, _place(arrival.listing)
+    )
     tx.arrived(row, arrival.listing)
     tx.writer.note(n, "imported", arrival.head)
 
@@ -249,7 +274,11 @@ def _place(listing: ListingRow) -> int:
 
 
 def extend(
-    tx: Transaction, id: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes]
+    tx: Transaction,
+    id: str,
+    head: Seq,
+    records: Sequence[Record],
+    payloads: Sequence[bytes],
 ) -> None:
     """Add facts to a session as they are elsewhere, with their own times."""
     session = tx.session(id)
@@ -257,7 +286,9 @@ def extend(
         raise NotAllowed(f"session {id!r} has gone on here; nothing was stored")
     if session.row.owner is not None:
         raise NotAllowed(f"session {id!r} is being run; nothing was stored")
-    if [record.seq for record in records] != list(range(head + 1, head + 1 + len(records))):
+    if [record.seq for record in records] != list(
+        range(head + 1, head + 1 + len(records))
+    ):
         raise NotAllowed(f"the facts do not follow fact {head}; nothing was stored")
     facts = written(record.fact for record in records)
     brought = {hash_of(body): body for body in payloads}
@@ -275,4 +306,6 @@ def fail(tx: Transaction, n: int) -> None:
 
 def _check(tx: Transaction, n: int, owner: str) -> None:
     if tx.writer.import_of(n)[0] != owner:
-        raise NotAllowed("the import was given up by another process; nothing was stored")
+        raise NotAllowed(
+            "the import was given up by another process; nothing was stored"
+        )

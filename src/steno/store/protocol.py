@@ -202,7 +202,11 @@ class Glance(Struct, frozen=True):
 
     def cause(self, turn: Seq | None) -> str:
         """Why an open turn without a runner ended."""
-        return self.left.cause if self.left is not None and self.left.turn == turn else "killed"
+        return (
+            self.left.cause
+            if self.left is not None and self.left.turn == turn
+            else "killed"
+        )
 
 
 class Closing(Struct, frozen=True):
@@ -317,7 +321,9 @@ class Store(Protocol):
         """What `admit` gives to the second caller with this key; None if there was no first."""
         ...
 
-    async def create(self, started: SessionStarted, session: str | None = None) -> str:
+    async def create(
+        self, started: SessionStarted, session: str | None = None
+    ) -> str:
         """A new session, with an id of the caller's or a random one; its id. An id or a name that
         is taken is `KeyReused`."""
         ...
@@ -350,7 +356,9 @@ class Store(Protocol):
         kept beside the store, if that can be done: see `Glance`."""
         ...
 
-    async def claim(self, limit: int, full: Sequence[str] = (), anew: bool = False) -> list[Listed]:
+    async def claim(
+        self, limit: int, full: Sequence[str] = (), anew: bool = False
+    ) -> list[Listed]:
         """Sessions in which there is something to run: inputs wait, or a turn is open or was cut
         off after tools gave results.
 
@@ -385,7 +393,9 @@ class Store(Protocol):
         caller has seen."""
         ...
 
-    async def append(self, lease: Lease, facts: Sequence[TurnFact], head: Seq) -> Appended:
+    async def append(
+        self, lease: Lease, facts: Sequence[TurnFact], head: Seq
+    ) -> Appended:
         """Add turn facts, all or none, after whatever others added since `head`. A fact that seals
         takes the place of its drafts in the same commit; one that would drop a character of them is
         `ShownTextDropped`. With an old token it is `LeaseLost`."""
@@ -396,13 +406,19 @@ class Store(Protocol):
         ...
 
     async def read(
-        self, session: str, after: Seq = 0, limit: int = 1_000, kinds: Sequence[str] = ()
+        self,
+        session: str,
+        after: Seq = 0,
+        limit: int = 1_000,
+        kinds: Sequence[str] = (),
     ) -> list[Record]:
         """Facts after a seq, in order, through the parents of a fork; with `kinds`, only those
         whose tag is one of them."""
         ...
 
-    async def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+    async def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
         """Facts by session and seq, many at once. What is not there is left out, and so are the
         facts that a fork shares: they are its parent's."""
         ...
@@ -470,7 +486,9 @@ class Store(Protocol):
         """In which session the item with a key of the whole store is, and where."""
         ...
 
-    async def named(self, prefix: str, after: str = "", limit: int = 50) -> list[Listed]:
+    async def named(
+        self, prefix: str, after: str = "", limit: int = 50
+    ) -> list[Listed]:
         """Sessions whose names begin with a prefix, in the order of their names, after one. `mark`
         tells which was changed last."""
         ...
@@ -499,14 +517,20 @@ class Store(Protocol):
         """All bytes of a payload, checked against its hash."""
         ...
 
-    async def bring(self, session: str, base: Seq, carried: Iterable[Carried]) -> None:
+    async def bring(
+        self, session: str, base: Seq, carried: Iterable[Carried]
+    ) -> None:
         """Store a session of another store under the id that it had, whole or not at all. Facts up
         to `base` are those of the sessions that it was forked from. What is no session, or whose
         id, name or keys are taken, is refused."""
         ...
 
     async def extend(
-        self, session: str, head: Seq, records: Sequence[Record], payloads: Sequence[bytes] = ()
+        self,
+        session: str,
+        head: Seq,
+        records: Sequence[Record],
+        payloads: Sequence[bytes] = (),
     ) -> None:
         """Add facts that came to a session where it was brought from, as they are there, in one
         commit. Refused if the session has another head here by now, or is being run."""
@@ -522,7 +546,9 @@ class Store(Protocol):
         unless these go with it."""
         ...
 
-    async def verify(self, tell: "Callable[[int, int], None] | None" = None) -> Report:
+    async def verify(
+        self, tell: "Callable[[int, int], None] | None" = None
+    ) -> Report:
         """Look at every fact, draft, row and payload, and say what is not as it was written. `tell`
         hears, from another thread, how many sessions were looked at, and of how many."""
         ...
@@ -538,15 +564,23 @@ PAGE = 1_000
 
 
 class Reads(Protocol):
-    async def read(self, session: str, after: Seq = 0, limit: int = PAGE) -> list[Record]: ...
+    async def read(
+        self, session: str, after: Seq = 0, limit: int = PAGE
+    ) -> list[Record]: ...
 
 
 class Lists(Protocol):
-    async def list(self, limit: int = PAGE, before: int | None = None) -> list[Listed]: ...
+    async def list(
+        self, limit: int = PAGE, before: int | None = None
+    ) -> list[Listed]: ...
 
 
 async def read_all(
-    store: Reads, session: str, after: Seq = 0, upto: Seq | None = None, page: int = PAGE
+    store: Reads,
+    session: str,
+    after: Seq = 0,
+    upto: Seq | None = None,
+    page: int = PAGE,
 ) -> AsyncIterator[Record]:
     """The facts of a session in order, from the one after `after` to the one at `upto`, or to the
     last. Between two pages other tasks get their turn."""

@@ -21,7 +21,14 @@ from steno.journal.facts import Record
 from steno.journal.listing import ListingRow
 from steno.journal.parts import Seq
 from steno.journal.redaction import redact as without_text
-from steno.store.backend import SEQ_MAX, Behind, ChangeRow, SessionRow, Snapshot, marks_of
+from steno.store.backend import (
+    SEQ_MAX,
+    Behind,
+    ChangeRow,
+    SessionRow,
+    Snapshot,
+    marks_of,
+)
 from steno.store.errors import JournalCorrupt, NotAllowed, UnknownMark, UnknownSession
 from steno.store.protocol import (
     Change,
@@ -91,7 +98,9 @@ def records(
     found: list[Record] = []
     for n, base, upto in _segments(view, row):
         if upto > after and len(found) < limit:
-            found += view.facts(row, n, max(after, base), upto, kinds, limit - len(found))
+            found += view.facts(
+                row, n, max(after, base), upto, kinds, limit - len(found)
+            )
     return found
 
 
@@ -128,7 +137,11 @@ class Remembered:
     def listing(self, view: Snapshot, row: SessionRow) -> ListingRow:
         after, found = row.listed, None
         known, folded = self._rows.get(row.id, (None, b""))
-        if known is not None and known.head <= row.head and replace(known, head=row.head) == row:
+        if (
+            known is not None
+            and known.head <= row.head
+            and replace(known, head=row.head) == row
+        ):
             after, found = known.head, codec.decode_listing(folded)
         found = found or row.listing()
         new = records(view, row, after, SEQ_MAX)
@@ -141,9 +154,13 @@ class Remembered:
         return found
 
 
-def drafts(view: Snapshot, row: SessionRow, started: Seq | None = None) -> list[Draft]:
+def drafts(
+    view: Snapshot, row: SessionRow, started: Seq | None = None
+) -> list[Draft]:
     """What is being streamed; with `started`, by that fact."""
-    return [Draft(piece.stream, piece.text) for piece in view.drafts(row, {}, started)]
+    return [
+        Draft(piece.stream, piece.text) for piece in view.drafts(row, {}, started)
+    ]
 
 
 def holder(view: Snapshot, row: SessionRow, seq: Seq) -> SessionRow:
@@ -189,14 +206,18 @@ def since(
     offsets = dict(cursor.offsets)
     caught_up = with_drafts and (new[-1].seq if new else cursor.seq) == row.head
     pieces = view.drafts(row, offsets) if caught_up else []
-    events = [event for record in new for event in events_of(record, offsets, with_drafts)]
+    events = [
+        event for record in new for event in events_of(record, offsets, with_drafts)
+    ]
     for piece in pieces:
         offsets[piece.stream] = piece.offset + len(piece.text)
     events += pieces
     return events, Cursor(new[-1].seq if new else cursor.seq, tuple(offsets.items()))
 
 
-def events_of(record: Record, offsets: dict[Stream, int], with_drafts: bool) -> list[Event]:
+def events_of(
+    record: Record, offsets: dict[Stream, int], with_drafts: bool
+) -> list[Event]:
     """A fact as a follower sees it: what it lacks of a text that the fact seals, then the fact. Its
     place in a stream that is sealed is forgotten."""
     events: list[Event] = []
@@ -217,7 +238,11 @@ def _rest(whole: Draft, seen: int) -> list[Piece]:
 
 
 def changes(
-    view: Snapshot, restored: FeedMark, after: FeedMark | None, limit: int, facts: bool = True
+    view: Snapshot,
+    restored: FeedMark,
+    after: FeedMark | None,
+    limit: int,
+    facts: bool = True,
 ) -> ChangePage:
     """A page of the feed. A mark is a place in the order of changes, above all marks that were
     given before the last restore.
@@ -233,11 +258,15 @@ def changes(
     if limit < 1:
         raise NotAllowed("a page has at least one change")
     if not 0 <= after <= top:
-        raise UnknownMark(f"this store has given no mark {after}; the last one is {top}")
+        raise UnknownMark(
+            f"this store has given no mark {after}; the last one is {top}"
+        )
     if after < restored:
         return ChangePage((StoreRestored(restored),), restored)
     rows = view.changes(after - restored, limit, facts)
-    found = tuple(change for row in rows if (change := _change(restored, row)) is not None)
+    found = tuple(
+        change for row in rows if (change := _change(restored, row)) is not None
+    )
     return ChangePage(found, restored + rows[-1].place if len(rows) == limit else top)
 
 
@@ -247,7 +276,9 @@ def _change(restored: FeedMark, row: ChangeRow) -> Change | None:
         return None
     match row.kind:
         case "added":
-            return None if row.record is None else FactAdded(mark, session, row.record)
+            return (
+                None if row.record is None else FactAdded(mark, session, row.record)
+            )
         case "redacted":
             return TextRemoved(mark, session, row.seq)
         case "imported":
@@ -261,14 +292,18 @@ def _change(restored: FeedMark, row: ChangeRow) -> Change | None:
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def by_change(view: Snapshot, mark: Mark | None, limit: int, before: int | None) -> list[Listed]:
+def by_change(
+    view: Snapshot, mark: Mark | None, limit: int, before: int | None
+) -> list[Listed]:
     """Sessions, those changed last first: by their rows, and those with facts that are in no row by
     the last of these."""
     below = _FIRST if before is None else before
     behind = {one.id: one.touched for one in view.behind()}
     rows = view.rows(mark, limit + len(behind), before=below)
     by_row = ((row.touched, row) for row in rows if row.id not in behind)
-    by_fact = sorted(((at, id) for id, at in behind.items() if at < below), reverse=True)
+    by_fact = sorted(
+        ((at, id) for id, at in behind.items() if at < below), reverse=True
+    )
     found: list[Listed] = []
     in_order: Iterator[tuple[int, str | SessionRow]] = merge(
         by_fact, by_row, key=lambda one: one[0], reverse=True
@@ -276,15 +311,21 @@ def by_change(view: Snapshot, mark: Mark | None, limit: int, before: int | None)
     for at, one in in_order:
         if len(found) >= limit:
             break
-        found += _kept(view, session(view, one) if isinstance(one, str) else one, at, mark)
+        found += _kept(
+            view, session(view, one) if isinstance(one, str) else one, at, mark
+        )
     return found
 
 
-def by_number(view: Snapshot, mark: Mark | None, limit: int, after: int) -> list[Listed]:
+def by_number(
+    view: Snapshot, mark: Mark | None, limit: int, after: int
+) -> list[Listed]:
     """Sessions in the order in which they were made: what changes meanwhile keeps its place."""
     behind = view.behind(_DEBTS if mark == "owes" else ())
     found: list[Listed] = []
-    while len(found) < limit and (rows := _next_rows(view, mark, limit, after, behind)):
+    while len(found) < limit and (
+        rows := _next_rows(view, mark, limit, after, behind)
+    ):
         for row in rows:
             found += _kept(view, row, row.n, mark)
         after = rows[-1].n
@@ -302,7 +343,9 @@ def _next_rows(
     return sorted(rows.values(), key=lambda row: row.n)[:limit]
 
 
-def _kept(view: Snapshot, row: SessionRow, place: int, mark: Mark | None) -> Iterable[Listed]:
+def _kept(
+    view: Snapshot, row: SessionRow, place: int, mark: Mark | None
+) -> Iterable[Listed]:
     """A session as it is listed, if it still is what is looked for."""
     found = listing(view, row)
     if mark is None or mark in marks_of(found):
@@ -315,16 +358,28 @@ def named(view: Snapshot, prefix: str, after: str, limit: int) -> list[Listed]:
     rows = [session(view, id) for id in view.named(prefix, after, max(limit, 0))]
     last = {one.n: one.touched for one in view.behind()} if rows else {}
     return [
-        Listed(row.id, row.head, last.get(row.n, row.touched), row.owner, listing(view, row))
+        Listed(
+            row.id,
+            row.head,
+            last.get(row.n, row.touched),
+            row.owner,
+            listing(view, row),
+        )
         for row in rows
     ]
 
 
-def sharing(view: Snapshot, shares: Shares, limit: int, after: int | None) -> list[Listed]:
+def sharing(
+    view: Snapshot, shares: Shares, limit: int, after: int | None
+) -> list[Listed]:
     """The session that a fact was added to, and all forks that have it."""
-    rows = family(view, holder(view, session(view, shares.session), shares.seq), shares.seq)
+    rows = family(
+        view, holder(view, session(view, shares.session), shares.seq), shares.seq
+    )
     rows = [row for row in rows if after is None or row.n > after][: max(limit, 0)]
-    return [Listed(row.id, row.head, row.n, row.owner, listing(view, row)) for row in rows]
+    return [
+        Listed(row.id, row.head, row.n, row.owner, listing(view, row)) for row in rows
+    ]
 
 
 def told(view: Snapshot, source: str) -> list[str]:

@@ -62,7 +62,9 @@ def _titles(view: Snapshot, row: SessionRow, seq: Seq) -> list[Record]:
 
 def empty_distillates(tx: Transaction, family: Iterable[Session], seq: Seq) -> None:
     for session in family:
-        made_of_it = covering(tx.writer, session.row, seq) + _titles(tx.writer, session.row, seq)
+        made_of_it = covering(tx.writer, session.row, seq) + _titles(
+            tx.writer, session.row, seq
+        )
         for record in made_of_it:
             emptied = redact(record.fact)
             if emptied is not None:
@@ -81,7 +83,9 @@ def forget_memories(tx: Transaction, id: str, gone: Gone) -> None:
             if left != record.fact:
                 tx.replace(session, record, left)
     if left is not None:
-        session.listing.memory.from_sessions = tuple(sorted({at.session for at in left.recalled}))
+        session.listing.memory.from_sessions = tuple(
+            sorted({at.session for at in left.recalled})
+        )
     tx.save(session)
 
 
@@ -95,7 +99,9 @@ def has_memories(view: Snapshot, row: SessionRow, gone: Gone) -> bool:
     )
 
 
-def check(tx: Transaction, id: str, facts: Sequence[Written], foreign: Sequence[Record]) -> None:
+def check(
+    tx: Transaction, id: str, facts: Sequence[Written], foreign: Sequence[Record]
+) -> None:
     """Refuse what was made of text that has been removed since."""
     for fact, _, _ in facts:
         if isinstance(fact, Distilled | SessionTitled):
@@ -105,7 +111,9 @@ def check(tx: Transaction, id: str, facts: Sequence[Written], foreign: Sequence[
                 )
         elif isinstance(fact, ContextSet):
             for text, at in zip(fact.memories, fact.recalled, strict=False):
-                if text == GONE or (text != _item(tx, at) and not _came_along(tx, id, at)):
+                if text == GONE or (
+                    text != _item(tx, at) and not _came_along(tx, id, at)
+                ):
                     raise NotAllowed(
                         f"what session {at.session!r} had to remember is gone; nothing was stored"
                     )

@@ -82,7 +82,10 @@ def fact_crc(n: int, seq: Seq, at_ms: int, body: bytes) -> int:
 
 def draft_crc(n: int, stream: Stream, start: int, text: bytes) -> int:
     return crc32(
-        text, crc32(stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start)))
+        text,
+        crc32(
+            stream.kind.encode(), crc32(_two_ints(n << 32 | stream.started, start))
+        ),
     )
 
 
@@ -121,22 +124,31 @@ def to_records(
     """Decode rows; with `first`, they must be numbered from there on without a gap."""
     records: list[Record] = []
     decode = codec.decode
-    for expected, (seq, at_ms, crc, body) in zip(count(first or 0), rows, strict=False):
+    for expected, (seq, at_ms, crc, body) in zip(
+        count(first or 0), rows, strict=False
+    ):
         if first is not None and seq != expected:
             raise JournalCorrupt(
                 f"session {session!r}: fact {expected} is missing (found {seq} in its place)"
             )
         if fact_crc(n, seq, at_ms, body) != crc:
-            raise JournalCorrupt(f"session {session!r}: fact {seq} is damaged (checksum differs)")
+            raise JournalCorrupt(
+                f"session {session!r}: fact {seq} is damaged (checksum differs)"
+            )
         try:
             records.append(Record(seq, at_ms, decode(body)))
         except codec.DecodeError as error:
-            raise JournalCorrupt(f"session {session!r}: fact {seq}: {error}") from error
+            raise JournalCorrupt(
+                f"session {session!r}: fact {seq}: {error}"
+            ) from error
     return records
 
 
 def to_drafts(
-    session: str, n: int, rows: Iterable[DraftRow], starts: dict[Stream, int] | None = None
+    session: str,
+    n: int,
+    rows: Iterable[DraftRow],
+    starts: dict[Stream, int] | None = None,
 ) -> list[Draft]:
     """Join the rows of each stream, in order, from its beginning or from where `starts` says that
     they begin."""

@@ -18,7 +18,13 @@ from steno.journal.listing import ListingRow
 from steno.journal.parts import Hash, Seq
 from steno.store import queries
 from steno.store.backend import SEQ_MAX, LookFirst, Needs, Saved, SessionRow, Writer
-from steno.store.errors import LeaseLost, NotAllowed, UnknownPayload, UnknownSession, warn
+from steno.store.errors import (
+    LeaseLost,
+    NotAllowed,
+    UnknownPayload,
+    UnknownSession,
+    warn,
+)
 from steno.store.protocol import Event, Lease, Piece
 from steno.store.values import STREAM_CHARS_MAX, encoded
 
@@ -90,7 +96,9 @@ class Transaction:
             self._dirty[one.id] = (self.session(one.id), one.touched)
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
-            self.writer.save([Saved(one.row, one.listing, at) for one, at in dirty.values()])
+            self.writer.save(
+                [Saved(one.row, one.listing, at) for one, at in dirty.values()]
+            )
         self.writer.flush()
 
     def commit(self) -> None:
@@ -140,11 +148,20 @@ class Transaction:
                 return found
         except UnknownSession:
             pass
-        warn("refused a write to session %r with the old token %d", lease.session, lease.token)
+        warn(
+            "refused a write to session %r with the old token %d",
+            lease.session,
+            lease.token,
+        )
         raise LeaseLost(lease.session, lease.token)
 
     def make(
-        self, id: str, name: str | None, parent: int | None, base: Seq, listing: ListingRow
+        self,
+        id: str,
+        name: str | None,
+        parent: int | None,
+        base: Seq,
+        listing: ListingRow,
     ) -> Session:
         row = self.writer.make(id, name, parent, base)
         made = self._sessions[id] = Session(row, listing, self._look)
@@ -170,11 +187,15 @@ class Transaction:
 
     # --- facts
 
-    def check_payloads(self, facts: Iterable[Written], brought: Container[Hash] = ()) -> None:
+    def check_payloads(
+        self, facts: Iterable[Written], brought: Container[Hash] = ()
+    ) -> None:
         for _, _, hashes in facts:
             for hash in hashes:
                 if hash not in brought and self.writer.payload(hash, 0) is None:
-                    raise UnknownPayload(f"no payload {hash}; put it before the fact that names it")
+                    raise UnknownPayload(
+                        f"no payload {hash}; put it before the fact that names it"
+                    )
 
     def insert(self, session: Session, facts: Sequence[Written], at_ms: int) -> Seq:
         """Add facts at the head; the seq of the first."""
@@ -183,7 +204,8 @@ class Transaction:
         if row.head + len(facts) > SEQ_MAX:
             raise NotAllowed(f"session {row.id!r} is full")
         self.writer.add(
-            row.n, [(seq, at_ms, body) for seq, (_, body, _) in enumerate(facts, first)]
+            row.n,
+            [(seq, at_ms, body) for seq, (_, body, _) in enumerate(facts, first)],
         )
         for fact, _, hashes in facts:
             row.head += 1
@@ -245,8 +267,12 @@ class Transaction:
         sealed."""
         row, started = session.row, stream.started
         if row.base < started <= row.head:
-            first, *later = queries.records(self.writer, row, started - 1, FOREIGN_MAX)
-            begins = isinstance(first.fact, ToolStarted if stream.kind == "output" else StepStarted)
+            first, *later = queries.records(
+                self.writer, row, started - 1, FOREIGN_MAX
+            )
+            begins = isinstance(
+                first.fact, ToolStarted if stream.kind == "output" else StepStarted
+            )
             if begins and all(sealed_by(record.fact) != started for record in later):
                 return
         raise NotAllowed(f"session {row.id!r} has no open stream at fact {started}")
@@ -254,7 +280,9 @@ class Transaction:
     def drafts_at(self, session: Session, started: Seq) -> list[Draft]:
         """What a fact that seals `started` has to hold."""
         if not session.row.base < started <= session.row.head:
-            raise NotAllowed(f"session {session.row.id!r} has no fact {started} of its own to seal")
+            raise NotAllowed(
+                f"session {session.row.id!r} has no fact {started} of its own to seal"
+            )
         if not any(stream.started == started for stream in self._ends(session)):
             return []
         return queries.drafts(self.writer, session.row, started)
@@ -264,5 +292,7 @@ class Transaction:
         if any(stream.started == started for stream in ends):
             self.writer.undraft(session.row.n, started)
             session.ends = {
-                stream: end for stream, end in ends.items() if stream.started != started
+                stream: end
+                for stream, end in ends.items()
+                if stream.started != started
             }

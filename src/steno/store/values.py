@@ -23,7 +23,15 @@ from steno.journal.facts import (
     SessionStarted,
 )
 from steno.store.errors import NotAllowed, NotStorable
-from steno.store.protocol import Admission, Cursor, Keeping, Lease, Mark, Shares, Where
+from steno.store.protocol import (
+    Admission,
+    Cursor,
+    Keeping,
+    Lease,
+    Mark,
+    Shares,
+    Where,
+)
 
 KEY_LEN_MAX = 512
 FACT_BYTES_MAX = 64 << 20
@@ -131,13 +139,20 @@ def check_keeping(keeping: Keeping, payload_bytes_max: int) -> None:
         expect(str, session=keeping.session)
     if keeping.expect is not None:
         expect(int, expect=keeping.expect)
-    expect(tuple, items=keeping.items, withdraw=keeping.withdraw, payloads=keeping.payloads)
+    expect(
+        tuple,
+        items=keeping.items,
+        withdraw=keeping.withdraw,
+        payloads=keeping.payloads,
+    )
     for item in keeping.items:
         expect(ItemKept, items=item)
     for run in keeping.withdraw:
         expect(tuple, withdraw=run)
         if len(run) != 2:
-            raise NotAllowed("a run of items has a first and a last seq; nothing was stored")
+            raise NotAllowed(
+                "a run of items has a first and a last seq; nothing was stored"
+            )
         expect(int, first=run[0], last=run[1])
     for payload in keeping.payloads:
         check_payload(payload, payload_bytes_max)
@@ -156,7 +171,9 @@ def check_started(started: SessionStarted) -> None:
 def check_payload(payload: bytes, bytes_max: int) -> None:
     expect(bytes, payload=payload)
     if len(payload) > bytes_max:
-        raise NotAllowed(f"a payload may have {bytes_max} bytes at most; nothing was stored")
+        raise NotAllowed(
+            f"a payload may have {bytes_max} bytes at most; nothing was stored"
+        )
 
 
 def encoded(fact: AnyFact) -> bytes:
@@ -206,7 +223,9 @@ def _encodes(value: object) -> bool:
     return True
 
 
-def check_facts(facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: str) -> None:
+def check_facts(
+    facts: Sequence[AnyFact], allowed: frozenset[type], otherwise: str
+) -> None:
     """Refuse facts that a verb may not write."""
     if not isinstance(facts, list | tuple):
         raise NotStorable(
@@ -227,6 +246,13 @@ def new_id() -> str:
 
 def new_owner() -> str:
     """Names an open store to people and to other processes; never used twice."""
-    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    host = "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40] or "host"
+    name = (
+        os.uname().nodename
+        if hasattr(os, "uname")
+        else os.environ.get("COMPUTERNAME", "")
+    )
+    host = (
+        "".join(letter for letter in name if letter.isalnum() or letter in "-.")[:40]
+        or "host"
+    )
     return f"{host}.{os.getpid()}.{os.urandom(4).hex()}"

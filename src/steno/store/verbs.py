@@ -29,7 +29,15 @@ from steno.journal.facts import (
     taken_by,
 )
 from steno.journal.listing import ListingRow, title_of, titles
-from steno.journal.parts import GONE, File, Hash, Redacted, Seq, hash_of, outcome_parts
+from steno.journal.parts import (
+    GONE,
+    File,
+    Hash,
+    Redacted,
+    Seq,
+    hash_of,
+    outcome_parts,
+)
 from steno.journal.redaction import redact as without_text
 from steno.store import queries, redact_cascade
 from steno.store.backend import KeyRow
@@ -42,7 +50,15 @@ from steno.store.errors import (
     ShownTextDropped,
     Stale,
 )
-from steno.store.protocol import Admission, Admitted, Appended, Keeping, Kept, Lease, Release
+from steno.store.protocol import (
+    Admission,
+    Admitted,
+    Appended,
+    Keeping,
+    Kept,
+    Lease,
+    Release,
+)
 from steno.store.transaction import Session, Transaction, Written, written
 from steno.store.values import KEY_LEN_MAX, check_new_id
 
@@ -76,12 +92,16 @@ def admit(
         return _admitted_before(tx, before, said)
     id, started = _target(tx, admission, moment)
     if admission.given and started is None:
-        raise NotAllowed(f"session {id!r} has begun: it cannot be given what was said before it")
+        raise NotAllowed(
+            f"session {id!r} has begun: it cannot be given what was said before it"
+        )
     brought = {hash_of(body): body for body in admission.payloads}
     at = (1 if started is not None else tx.session(id).row.head) + len(ready)
     facts = [*ready, *written(replace(owed, target=at) for owed in admission.owes)]
     tx.check_payloads(facts, brought)
-    session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    session = (
+        tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    )
     for hash, body in brought.items():
         put(tx, id, hash, body)
     first = tx.insert(session, facts, moment.now_ms)
@@ -120,10 +140,13 @@ def bound(tx: Transaction, name: str) -> str | None:
     return tx.writer.bound(name)
 
 
-def _admitted_before(tx: Transaction, before: KeyRow, said: InputAdmitted) -> Admitted:
+def _admitted_before(
+    tx: Transaction, before: KeyRow, said: InputAdmitted
+) -> Admitted:
     stored = _record(tx, before.session, before.seq).fact
     same = isinstance(stored, InputAdmitted) and (
-        stored.parts == said.parts or any(isinstance(part, Redacted) for part in stored.parts)
+        stored.parts == said.parts
+        or any(isinstance(part, Redacted) for part in stored.parts)
     )
     if not same:
         raise KeyReused(
@@ -132,12 +155,18 @@ def _admitted_before(tx: Transaction, before: KeyRow, said: InputAdmitted) -> Ad
     return Admitted(before.session, before.seq, False)
 
 
-def create(tx: Transaction, started: SessionStarted, id: str | None, moment: Moment) -> str:
+def create(
+    tx: Transaction, started: SessionStarted, id: str | None, moment: Moment
+) -> str:
     id = moment.new_id() if id is None else check_new_id(id)
     if started.forked_from is not None:
         raise NotAllowed("a fork is made by fork")
-    if tx.exists(id) or (started.name is not None and bound(tx, started.name) is not None):
-        raise KeyReused(f"there is a session {id!r} or one named {started.name!r} already")
+    if tx.exists(id) or (
+        started.name is not None and bound(tx, started.name) is not None
+    ):
+        raise KeyReused(
+            f"there is a session {id!r} or one named {started.name!r} already"
+        )
     _make(tx, id, started, moment.now_ms)
     return id
 
@@ -175,7 +204,9 @@ def fork(
         titled = ListingRow()
         titled.apply(_record(tx, parent, listing.titled))
         listing.title = titled.title
-    origin = SessionStarted(started.platform, started.model, None, ForkPoint(parent, at))
+    origin = SessionStarted(
+        started.platform, started.model, None, ForkPoint(parent, at)
+    )
     id = moment.new_id()
     session = tx.make(id, None, holder.n, at, listing)
     tx.insert(session, written([origin]), moment.now_ms)
@@ -183,7 +214,11 @@ def fork(
 
 
 def add(
-    tx: Transaction, id: str, facts: Sequence[Written], key: str | None, moment: Moment
+    tx: Transaction,
+    id: str,
+    facts: Sequence[Written],
+    key: str | None,
+    moment: Moment,
 ) -> Appended:
     session = tx.session(id)
     source = RESERVED_SOURCE + id
@@ -230,13 +265,17 @@ class _Plan(Struct, frozen=True):
     source: str
 
 
-def keep(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment) -> Kept:
+def keep(
+    tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment
+) -> Kept:
     """`ready` are the items, and then the fact that withdraws others, as they will be stored."""
     return _carry_out(tx, _planned(tx, keeping, ready, moment), moment)
 
 
 def keep_all(
-    tx: Transaction, keepings: Sequence[tuple[Keeping, Sequence[Written]]], moment: Moment
+    tx: Transaction,
+    keepings: Sequence[tuple[Keeping, Sequence[Written]]],
+    moment: Moment,
 ) -> tuple[Kept, ...]:
     """Every one is looked at before the first is carried out."""
     plans = [_planned(tx, keeping, ready, moment) for keeping, ready in keepings]
@@ -245,7 +284,9 @@ def keep_all(
     return tuple(_carry_out(tx, plan, moment) for plan in plans)
 
 
-def _planned(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment) -> _Plan:
+def _planned(
+    tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment: Moment
+) -> _Plan:
     id, started = _target(tx, keeping, moment)
     source, items = item_source(id, keeping.anywhere), keeping.items
     before = {
@@ -256,7 +297,9 @@ def _planned(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment
     }
     for at, row in before.items():
         if row.session != id:
-            raise KeyReused(f"the item {items[at].key!r} is in another session; nothing was stored")
+            raise KeyReused(
+                f"the item {items[at].key!r} is in another session; nothing was stored"
+            )
         _check_same_item(tx, row, items[at], keeping.same)
     known = {at: row.seq for at, row in before.items()}
     last = 0 if started is not None else tx.session(id).listing.items
@@ -267,7 +310,9 @@ def _planned(tx: Transaction, keeping: Keeping, ready: Sequence[Written], moment
     head = 0 if started is not None else tx.session(id).row.head
     for first, upto in keeping.withdraw:
         if not 1 <= first <= upto <= head:
-            raise NotAllowed(f"session {id!r} has no items {first} to {upto}; nothing was stored")
+            raise NotAllowed(
+                f"session {id!r} has no items {first} to {upto}; nothing was stored"
+            )
     keys = [(item.format, item.key) for item in items if item.key is not None]
     if len(set(keys)) < len(keys):
         raise KeyReused("two of the items have the same key; nothing was stored")
@@ -283,7 +328,9 @@ def _carry_out(tx: Transaction, plan: _Plan, moment: Moment) -> Kept:
     if not plan.new:
         return Kept(id, tuple(places[at] for at in range(len(items))), plan.last)
     started = plan.started
-    session = tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    session = (
+        tx.session(id) if started is None else _make(tx, id, started, moment.now_ms)
+    )
     for hash, body in plan.brought.items():
         put(tx, id, hash, body)
     first = tx.insert(session, plan.facts, moment.now_ms)
@@ -380,7 +427,9 @@ def append(
     return Appended(first, session.row.head, foreign, moment.now_ms)
 
 
-def _sealable_by(tx: Transaction, session: Session, facts: Sequence[Written]) -> list[Seq]:
+def _sealable_by(
+    tx: Transaction, session: Session, facts: Sequence[Written]
+) -> list[Seq]:
     tx.check_payloads(facts)
     return [
         _sealable(tx, session, fact, at)
@@ -390,19 +439,29 @@ def _sealable_by(tx: Transaction, session: Session, facts: Sequence[Written]) ->
 
 
 def _add_sealing(
-    tx: Transaction, session: Session, facts: Sequence[Written], sealed: list[Seq], moment: Moment
+    tx: Transaction,
+    session: Session,
+    facts: Sequence[Written],
+    sealed: list[Seq],
+    moment: Moment,
 ) -> Seq:
     for started in sealed:
         tx.seal(session, started)
     return tx.insert(session, facts, moment.now_ms)
 
 
-def _refuse_withdrawn(id: str, facts: Sequence[Written], foreign: Sequence[Record]) -> None:
+def _refuse_withdrawn(
+    id: str, facts: Sequence[Written], foreign: Sequence[Record]
+) -> None:
     """A runner that has not seen yet that an input was taken back may not take it."""
     if not foreign:
         return
     taken = {seq for fact, _, _ in facts for seq in taken_by(fact)}
-    withdrawn = {record.fact.input for record in foreign if isinstance(record.fact, InputWithdrawn)}
+    withdrawn = {
+        record.fact.input
+        for record in foreign
+        if isinstance(record.fact, InputWithdrawn)
+    }
     if taken & withdrawn:
         raise NotPending(
             f"input {min(taken & withdrawn)} of session {id!r} was taken back; nothing was stored"
@@ -426,7 +485,9 @@ def _in_payload(tx: Transaction, fact: AnyFact, draft: Draft) -> bool:
     if not isinstance(fact, ToolSettled) or draft.stream.kind != "output":
         return False
     shown = draft.text.encode("utf-8", "surrogatepass")
-    files = [part.hash for part in outcome_parts(fact.outcome) if isinstance(part, File)]
+    files = [
+        part.hash for part in outcome_parts(fact.outcome) if isinstance(part, File)
+    ]
     return any(tx.writer.payload(hash, len(shown)) == shown for hash in files)
 
 
@@ -448,7 +509,12 @@ def put(tx: Transaction, id: str, hash: Hash, body: bytes) -> Hash:
 
 
 def redact(
-    tx: Transaction, id: str, target: Seq, at: tuple[str, Seq], by: str, moment: Moment
+    tx: Transaction,
+    id: str,
+    target: Seq,
+    at: tuple[str, Seq],
+    by: str,
+    moment: Moment,
 ) -> Seq:
     """Take the text of one message out of the journal; the seq of the fact that says so.
 
@@ -468,7 +534,10 @@ def redact(
     tx.replace(holder, record, emptied)
     for hash in payloads_of(record.fact):
         tx.writer.own_payload(hash, holder.row.n, -1)
-    family = [tx.session(row.id) for row in queries.family(tx.writer, holder.row, record.seq)]
+    family = [
+        tx.session(row.id)
+        for row in queries.family(tx.writer, holder.row, record.seq)
+    ]
     redact_cascade.empty_distillates(tx, family, record.seq)
     for heir in family:
         _retitle(tx, heir, record.seq, emptied)
@@ -488,7 +557,10 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
         given = isinstance(emptied, SessionRenamed | SessionTitled)
         lost = given and seq == listing.titled
     if listing.proposed and (seq <= listing.proposed or lost):
-        listing.title, listing.proposed = GONE, 0  # another one may be made of what is left
+        listing.title, listing.proposed = (
+            GONE,
+            0,
+        )  # another one may be made of what is left
     elif lost and listing.title != GONE:
         listing.title, listing.titled = GONE, seq
     # In any case: the row as it is stored may be behind, with the text as its title.
@@ -497,7 +569,10 @@ def _retitle(tx: Transaction, session: Session, seq: Seq, emptied: AnyFact) -> N
 
 def delete(tx: Transaction, id: str, with_forks: bool, moment: Moment) -> int:
     """Take sessions out of the world in one step; how many. Their facts are swept afterwards."""
-    doomed = [tx.session(row.id).row for row in queries.family(tx.writer, tx.session(id).row)]
+    doomed = [
+        tx.session(row.id).row
+        for row in queries.family(tx.writer, tx.session(id).row)
+    ]
     if len(doomed) > 1 and not with_forks:
         names = ", ".join(repr(fork.id) for fork in doomed[1:])
         raise ForksRemain(

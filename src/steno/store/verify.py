@@ -84,7 +84,9 @@ def _look(view: Snapshot, row: SessionRow, counts: dict[str, int]) -> list[Damag
     if stored.usage is None:  # an earlier steno began the row, and counted no usage
         listing.usage, listing.context = None, stored.context
     if listing != stored or not marks_hold(row, stored):
-        damage.append(Damage(f"session {row.id!r}", "its row for lists differs from its facts"))
+        damage.append(
+            Damage(f"session {row.id!r}", "its row for lists differs from its facts")
+        )
     return damage
 
 
@@ -104,7 +106,10 @@ def _key(view: Snapshot, row: SessionRow, record: Record) -> list[Damage]:
     if found is not None and (found.session, found.seq) == (row.id, record.seq):
         return []
     return [
-        Damage(f"session {row.id!r}", f"fact {record.seq} is not found by its key {said.key!r}")
+        Damage(
+            f"session {row.id!r}",
+            f"fact {record.seq} is not found by its key {said.key!r}",
+        )
     ]
 
 
@@ -117,8 +122,13 @@ def _note_streams(record: Record, open_streams: set[Seq]) -> None:
 
 def _drafts(view: Snapshot, row: SessionRow, open_streams: set[Seq]) -> list[Damage]:
     """Every draft belongs to a step or a tool that has not been sealed."""
-    stray = {draft.stream.started for draft in queries.drafts(view, row)} - open_streams
+    stray = {
+        draft.stream.started for draft in queries.drafts(view, row)
+    } - open_streams
     return [
-        Damage(f"session {row.id!r}", f"has a draft for fact {started}, which is not open")
+        Damage(
+            f"session {row.id!r}",
+            f"has a draft for fact {started}, which is not open",
+        )
         for started in stray
     ]

@@ -209,7 +209,10 @@ class Offered:
     """A tool as it is offered; `load` imports and makes what carries it out."""
 
     def __init__(
-        self, spec: ToolSpec, approval: Literal["none", "ask"], load: Callable[[], Tool]
+        self,
+        spec: ToolSpec,
+        approval: Literal["none", "ask"],
+        load: Callable[[], Tool],
     ) -> None:
         self.spec = spec
         self.approval = approval

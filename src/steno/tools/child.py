@@ -57,7 +57,9 @@ class Command(Struct, frozen=True):
 class Child:
     """A process under way. `complaint` is the end of what it wrote to its standard error."""
 
-    def __init__(self, process: asyncio.subprocess.Process, life: int, line_bytes_max: int) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, life: int, line_bytes_max: int
+    ) -> None:
         self.group = process.pid
         self._line_bytes_max = line_bytes_max
         groups.began(self.group)
@@ -74,7 +76,15 @@ class Child:
         watched, life = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _WATCHED, "sh", str(watched), groups.mark(None), *command.words),
+                *(
+                    "/bin/sh",
+                    "-c",
+                    _WATCHED,
+                    "sh",
+                    str(watched),
+                    groups.mark(None),
+                    *command.words,
+                ),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -170,7 +180,9 @@ class Child:
 
     async def _exits(self, limit_s: float) -> bool:
         """Looks at the return code: waiting would also wait for others that hold the pipes."""
-        return await groups.until(lambda: self._process.returncode is not None, limit_s)
+        return await groups.until(
+            lambda: self._process.returncode is not None, limit_s
+        )
 
     async def _listen(self) -> None:
         errors = self._process.stderr

@@ -75,7 +75,9 @@ class Delegate:
 
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, DelegateArguments)
-        call = DelegateCall(self._children, self._session, asked.prompt, self._time_limit_s)
+        call = DelegateCall(
+            self._children, self._session, asked.prompt, self._time_limit_s
+        )
         return _Queued(call, self._places)
 
 
@@ -95,7 +97,9 @@ class _Queued:
 
 
 class DelegateCall:
-    def __init__(self, children: Children, session: str, prompt: str, time_limit_s: float) -> None:
+    def __init__(
+        self, children: Children, session: str, prompt: str, time_limit_s: float
+    ) -> None:
         self.group: int | None = None
         self._children = children
         self._session = session
@@ -117,7 +121,9 @@ class DelegateCall:
                 self._leaving.set()
                 await asyncio.wait({running}, timeout=_STOP_WAIT_S)
             return self._outcome(
-                shown, running.result() if running.done() else None, in_time=bool(done)
+                shown,
+                running.result() if running.done() else None,
+                in_time=bool(done),
             )
         finally:
             running.cancel()
@@ -127,13 +133,19 @@ class DelegateCall:
         self._stopped = True
         self._leaving.set()
 
-    def _outcome(self, shown: str, report: HelperReport | None, in_time: bool) -> Outcome:
+    def _outcome(
+        self, shown: str, report: HelperReport | None, in_time: bool
+    ) -> Outcome:
         text = shown + ("" if report is None else report.text)
         if self._stopped:
             return Interrupted((Text(text),))
         if not in_time:
             return Failed(
-                (Text(f"{text}\n[ended: the time limit of {self._time_limit_s:g} s was reached]"),)
+                (
+                    Text(
+                        f"{text}\n[ended: the time limit of {self._time_limit_s:g} s was reached]"
+                    ),
+                )
             )
         if report is not None and report.outcome == "done":
             return Returned((Text(text),))

@@ -79,7 +79,9 @@ async def end_group(group: int, grace_s: float = GRACE_S) -> Ending:
     found = members(group)
     if not found:
         return "gone"
-    owners = {owner for process in found if (owner := _owner(process, group)) is not None}
+    owners = {
+        owner for process in found if (owner := _owner(process, group)) is not None
+    }
     if not owners:
         return "foreign"
     if any(_start_of(owner.pid) == owner.started for owner in owners):
@@ -98,7 +100,9 @@ async def terminate(group: int, grace_s: float = GRACE_S) -> None:
         before, seen = seen, members(group)
         if not _HAS_PROC:
             return not _lives(group)
-        return not (before & seen) and not any(_owner(process, group) for process in seen)
+        return not (before & seen) and not any(
+            _owner(process, group) for process in seen
+        )
 
     signal_group(group, signal.SIGTERM)
     if not await until(over, grace_s):
@@ -128,7 +132,10 @@ def signal_group(group: int, number: signal.Signals) -> bool:
         raise ValueError(f"{group} is not a process group of ours")
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies.
+    except (
+        ProcessLookupError,
+        PermissionError,
+    ):  # macOS says the latter of a group of zombies.
         return False
     return True
 
@@ -139,7 +146,9 @@ def members(group: int) -> frozenset[_Process]:
         return frozenset()
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     found = [(pid, _start_of(pid)) for pid in pids if _group_of(pid) == group]
-    return frozenset(_Process(pid, started) for pid, started in found if started is not None)
+    return frozenset(
+        _Process(pid, started) for pid, started in found if started is not None
+    )
 
 
 def _lives(group: int) -> bool:
@@ -180,7 +189,12 @@ def _owner(process: _Process, group: int) -> _Process | None:
         return None
     prefix = f"{MARK}=".encode()
     marked = next(
-        (entry.removeprefix(prefix) for entry in variables if entry.startswith(prefix)), b""
+        (
+            entry.removeprefix(prefix)
+            for entry in variables
+            if entry.startswith(prefix)
+        ),
+        b"",
     )
     found = _MARKED.fullmatch(marked)
     if found is None or int(found[1] or process.pid) != group:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from mcp_types import Tool as ListedTool
 
 SDK_MISSING = (
-    "the package `mcp` is not installed; MCP servers need it: pip install 'steno-agent[mcp]'"
+    "the package `mcp` is not installed; MCP servers need it: "
+    "pip install 'steno-agent[mcp]'"
 )
 PAGES_MAX = 50
 _CLOSE_WAIT_S = 6.0
@@ -68,7 +69,9 @@ class Connection:
     """One life of a server, from its start to the moment it is lost. `changed` if it says that its
     tools are others."""
 
-    def __init__(self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub) -> None:
+    def __init__(
+        self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub
+    ) -> None:
         self.group: int | None = None
         self.lost = asyncio.Event()
         self.changed = False
@@ -78,7 +81,9 @@ class Connection:
         self._scrub = scrub
         self._child: Child | None = None
         self._closing = asyncio.Event()
-        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[Client] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._keeper = asyncio.create_task(self._keep())
 
     async def client(self) -> "Client":
@@ -158,18 +163,30 @@ class Connection:
         )
 
     async def _heard(self, message: object) -> None:
-        self.changed = self.changed or type(message).__name__ == "ToolListChangedNotification"
+        self.changed = (
+            self.changed or type(message).__name__ == "ToolListChangedNotification"
+        )
 
     def _command(self) -> Command:
-        passed = {name: os.environ[name] for name in self._settings.pass_env if name in os.environ}
-        environment = self._scrub.clean(os.environ) | passed | dict(self._settings.env)
-        return Command((self._settings.command, *self._settings.args), environment, self._folder)
+        passed = {
+            name: os.environ[name]
+            for name in self._settings.pass_env
+            if name in os.environ
+        }
+        environment = (
+            self._scrub.clean(os.environ) | passed | dict(self._settings.env)
+        )
+        return Command(
+            (self._settings.command, *self._settings.args), environment, self._folder
+        )
 
     def _fail(self, error: BaseException) -> None:
         if not self._opened.done():
             what = str(error) or type(error).__name__
             self._opened.set_exception(
-                ServerFailed(f"the MCP server {self._name!r} cannot be used: {what}{self._said()}")
+                ServerFailed(
+                    f"the MCP server {self._name!r} cannot be used: {what}{self._said()}"
+                )
             )
             self._opened.exception()  # Looked at, in case no task waits for it.
 
@@ -181,7 +198,9 @@ class Connection:
 class McpServer:
     """A configured server. It has one connection at a time, or none."""
 
-    def __init__(self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub) -> None:
+    def __init__(
+        self, name: str, settings: ServerSettings, folder: Path, scrub: Scrub
+    ) -> None:
         self.name = name
         self.settings = settings
         self._folder = folder
@@ -207,7 +226,11 @@ class McpServer:
         """What the server says its tools are. Asked once in each of its lives, and when it says
         that they changed."""
         connection, client = await self.connected()
-        if self._listed is None or self._listed[0] is not connection or connection.changed:
+        if (
+            self._listed is None
+            or self._listed[0] is not connection
+            or connection.changed
+        ):
             connection.changed = False
             try:
                 async with asyncio.timeout(self.settings.start_limit_s):
@@ -219,7 +242,7 @@ class McpServer:
                 ) from None
             except (
                 Exception
-            ) as error:  # The SDK raises its own errors, pydantic's and the transport's.
+            ) as error:  # The SDK raises its own, pydantic's, the transport's.
                 raise ServerFailed(
                     f"the MCP server {self.name!r} cannot list its tools: {error}"
                 ) from error

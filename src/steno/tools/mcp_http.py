@@ -30,7 +30,10 @@ async def transport(address: Address) -> "AsyncIterator[TransportStreams]":
     hooks = {"response": [bound]}
     async with (
         httpx2.AsyncClient(
-            headers=dict(address.headers), timeout=timeout, event_hooks=hooks, trust_env=False
+            headers=dict(address.headers),
+            timeout=timeout,
+            event_hooks=hooks,
+            trust_env=False,
         ) as http,
         streamable_http_client(
             address.url, http_client=http, max_sse_event_size=LINE_BYTES_MAX
@@ -56,7 +59,9 @@ async def bound(response: "httpx2.Response") -> None:
             async for chunk in stream:
                 left -= len(chunk)
                 if left < 0:
-                    raise httpx2.ReadError(f"the answer has more than {LINE_BYTES_MAX} bytes")
+                    raise httpx2.ReadError(
+                        f"the answer has more than {LINE_BYTES_MAX} bytes"
+                    )
                 yield chunk
 
         async def aclose(self) -> None:

@@ -30,12 +30,16 @@ async def transport(child: Child) -> AsyncIterator[Streams]:
     import anyio
     from mcp.shared.message import SessionMessage
 
-    to_client, from_server = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+    to_client, from_server = anyio.create_memory_object_stream[
+        "SessionMessage | Exception"
+    ](0)
     to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read() -> None:
         try:
-            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            with contextlib.suppress(
+                anyio.ClosedResourceError, anyio.BrokenResourceError
+            ):
                 async for line in child.lines():
                     if (message := _message(line)) is not None:
                         await to_client.send(message)
@@ -47,7 +51,9 @@ async def transport(child: Child) -> AsyncIterator[Streams]:
         try:
             with contextlib.suppress(ConnectionError, anyio.ClosedResourceError):
                 async for message in from_client:
-                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    text = message.message.model_dump_json(
+                        by_alias=True, exclude_unset=True
+                    )
                     await child.send(text.encode("utf-8", "replace") + b"\n")
         finally:
             from_client.close()
@@ -71,8 +77,12 @@ def _message(line: bytes) -> "SessionMessage | None":
 
     for read in (bytes, _mended):
         with contextlib.suppress(ValueError, RecursionError):
-            return SessionMessage(jsonrpc_message_adapter.validate_json(read(line), by_name=False))
-    logging.getLogger("steno.tools").debug("a line of an MCP server is no message: %r", line[:200])
+            return SessionMessage(
+                jsonrpc_message_adapter.validate_json(read(line), by_name=False)
+            )
+    logging.getLogger("steno.tools").debug(
+        "a line of an MCP server is no message: %r", line[:200]
+    )
     return None
 
 

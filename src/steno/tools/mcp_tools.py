@@ -64,19 +64,29 @@ Keep = Callable[[bytes], Awaitable[Hash]]
 class Servers:
     """All that are configured, by name."""
 
-    def __init__(self, settings: Mapping[str, ServerSettings], folder: Path, scrub: Scrub) -> None:
+    def __init__(
+        self, settings: Mapping[str, ServerSettings], folder: Path, scrub: Scrub
+    ) -> None:
         self._servers = {
-            name: McpServer(name, settings[name], folder, scrub) for name in sorted(settings)
+            name: McpServer(name, settings[name], folder, scrub)
+            for name in sorted(settings)
         }
 
     async def tools(self, before: ContextSet | None, keep: Keep) -> dict[str, Tool]:
         """By name, sorted. All servers start at once; one that cannot holds up no other."""
         told = () if before is None else before.tools
-        found = await asyncio.gather(*(self._of(server, told) for server in self._servers.values()))
+        found = await asyncio.gather(
+            *(self._of(server, told) for server in self._servers.values())
+        )
         tools = [
-            RemoteTool(server, spec, name, keep) for server, specs in found for spec, name in specs
+            RemoteTool(server, spec, name, keep)
+            for server, specs in found
+            for spec, name in specs
         ]
-        return {tool.spec.name: tool for tool in sorted(tools, key=lambda tool: tool.spec.name)}
+        return {
+            tool.spec.name: tool
+            for tool in sorted(tools, key=lambda tool: tool.spec.name)
+        }
 
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
@@ -85,7 +95,9 @@ class Servers:
         self, server: McpServer, told: Iterable[ToolSpec]
     ) -> "tuple[McpServer, list[tuple[ToolSpec, str]]]":
         try:
-            return server, specs_of(server.name, server.settings, await server.listed())
+            return server, specs_of(
+                server.name, server.settings, await server.listed()
+            )
         except ServerFailed as error:
             warn(str(error))
             mine = [spec for spec in told if spec.name.startswith(f"{server.name}__")]
@@ -107,8 +119,12 @@ def specs_of(
                 "too long"
             )
             continue
-        repeat: Literal["never", "safe"] = "safe" if {tool.name, "*"} & settings.safe else "never"
-        spec = ToolSpec(tool_name(server, tool.name), _description(tool), schema, repeat)
+        repeat: Literal["never", "safe"] = (
+            "safe" if {tool.name, "*"} & settings.safe else "never"
+        )
+        spec = ToolSpec(
+            tool_name(server, tool.name), _description(tool), schema, repeat
+        )
         specs.setdefault(spec.name, (spec, tool.name))
     if len(specs) > TOOLS_MAX:
         warn(
@@ -132,13 +148,19 @@ def schema_text(schema: Mapping[str, Any]) -> str:
     """The same text for the same schema. Every provider wants an object with properties."""
     kept = {key: value for key, value in schema.items() if key != "$schema"}
     return json.dumps(
-        {"properties": {}, **kept, "type": "object"}, sort_keys=True, separators=(",", ":")
+        {"properties": {}, **kept, "type": "object"},
+        sort_keys=True,
+        separators=(",", ":"),
     )
 
 
 def _description(tool: "ListedTool") -> str:
     text = (tool.description or tool.title or tool.name).strip()
-    return text if len(text) <= DESCRIPTION_CHARS_MAX else f"{text[:DESCRIPTION_CHARS_MAX]} [cut]"
+    return (
+        text
+        if len(text) <= DESCRIPTION_CHARS_MAX
+        else f"{text[:DESCRIPTION_CHARS_MAX]} [cut]"
+    )
 
 
 class RemoteTool:
@@ -147,7 +169,9 @@ class RemoteTool:
 
     approval: Literal["none", "ask"] = "ask"
 
-    def __init__(self, server: McpServer, spec: ToolSpec, name: str, keep: Keep) -> None:
+    def __init__(
+        self, server: McpServer, spec: ToolSpec, name: str, keep: Keep
+    ) -> None:
         self.spec = spec
         self._server = server
         self._name = name
@@ -164,7 +188,12 @@ class RemoteTool:
         except ServerFailed as error:
             raise BadArguments(f"not run: {error}") from error
         return RemoteCall(
-            connection, client, name, asked, self._server.settings.time_limit_s, self._keep
+            connection,
+            client,
+            name,
+            asked,
+            self._server.settings.time_limit_s,
+            self._keep,
         )
 
     async def _asked_name(self) -> str:
@@ -173,7 +202,9 @@ class RemoteTool:
         ):
             if spec.name == self.spec.name:
                 return name
-        raise BadArguments(f"not run: the MCP server {self._server.name!r} no longer has this tool")
+        raise BadArguments(
+            f"not run: the MCP server {self._server.name!r} no longer has this tool"
+        )
 
 
 class RemoteCall:
@@ -199,14 +230,21 @@ class RemoteCall:
         if self._stopped.is_set():
             return Interrupted()
         if self._connection.lost.is_set():
-            return Failed((Text("not run: the MCP server ended before the call was sent"),))
-        call = asyncio.create_task(self._client.session.call_tool(self._name, self._arguments))
+            return Failed(
+                (Text("not run: the MCP server ended before the call was sent"),)
+            )
+        call = asyncio.create_task(
+            self._client.session.call_tool(self._name, self._arguments)
+        )
         signs = [
-            asyncio.create_task(event.wait()) for event in (self._stopped, self._connection.lost)
+            asyncio.create_task(event.wait())
+            for event in (self._stopped, self._connection.lost)
         ]
         try:
             await asyncio.wait(
-                {call, *signs}, timeout=self._time_limit_s, return_when=asyncio.FIRST_COMPLETED
+                {call, *signs},
+                timeout=self._time_limit_s,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if not call.done() and self._connection.lost.is_set():
                 await asyncio.wait(
@@ -225,12 +263,18 @@ class RemoteCall:
 
     def _unanswered(self) -> Outcome:
         if self._stopped.is_set():
-            return Interrupted((Text("[stopped; the MCP server was told to cancel the call]"),))
+            return Interrupted(
+                (Text("[stopped; the MCP server was told to cancel the call]"),)
+            )
         if self._connection.lost.is_set():
             return Unknown((Text("[the MCP server ended before it answered]"),))
         limit = f"{self._time_limit_s:g} s"
         return Unknown(
-            (Text(f"[no answer within {limit}; the MCP server was told to cancel the call]"),)
+            (
+                Text(
+                    f"[no answer within {limit}; the MCP server was told to cancel the call]"
+                ),
+            )
         )
 
     async def _outcome(self, call: "asyncio.Task[CallToolResult]") -> Outcome:
@@ -251,7 +295,9 @@ class RemoteCall:
                 error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR)
                 or error.message == _ERROR_STATUS
             ):
-                return Unknown((Text(f"[the MCP server did not answer: {_cut(error.message)}]"),))
+                return Unknown(
+                    (Text(f"[the MCP server did not answer: {_cut(error.message)}]"),)
+                )
             return Failed((Text(_cut(error.message) or f"error {error.code}"),))
         except (
             RuntimeError,
@@ -305,12 +351,16 @@ class RemoteCall:
                 if getattr(resource, "text", None) is not None:
                     return f"[resource {resource.uri}]\n{resource.text}"
                 return await self._bytes(
-                    resource.blob, resource.mime_type or "application/octet-stream", resource.uri
+                    resource.blob,
+                    resource.mime_type or "application/octet-stream",
+                    resource.uri,
                 )
             case kind:
                 return f"[a part of kind {str(kind)[:40]} is not shown]"
 
-    async def _bytes(self, base64: str, media_type: str, name: str) -> str | Image | File:
+    async def _bytes(
+        self, base64: str, media_type: str, name: str
+    ) -> str | Image | File:
         try:
             data = b64decode(base64, validate=True)
         except (NotBase64, ValueError):
@@ -321,8 +371,14 @@ class RemoteCall:
                 f"{BINARY_BYTES_MAX}]"
             )
         part = Image if media_type.startswith("image/") else File
-        return part(await self._keep(data), media_type[:100], len(data), str(name)[:500])
+        return part(
+            await self._keep(data), media_type[:100], len(data), str(name)[:500]
+        )
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= DESCRIPTION_CHARS_MAX else f"{text[:DESCRIPTION_CHARS_MAX]} [cut]"
+    return (
+        text
+        if len(text) <= DESCRIPTION_CHARS_MAX
+        else f"{text[:DESCRIPTION_CHARS_MAX]} [cut]"
+    )

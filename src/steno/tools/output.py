@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from steno.engine.request import Request
 from steno.engine.tokens import OUTPUT_CHARS_MAX
 from steno.journal.history import Entry, Settled
-from steno.journal.parts import Content, File, Hash, Outcome, Refused, Text, outcome_parts, to_text
+from steno.journal.parts import (
+    Content,
+    File,
+    Hash,
+    Outcome,
+    Refused,
+    Text,
+    outcome_parts,
+    to_text,
+)
 from steno.journal.transcript import Message
 from steno.tools.protocol import Checks, Output, Prepared, Tool
 
@@ -50,7 +59,9 @@ class KeepingTool:
             await self._tool.check(arguments)
 
     async def prepare(self, arguments: str) -> Prepared:
-        return _KeepingCall(await self._tool.prepare(arguments), self._chars_max, self._keep)
+        return _KeepingCall(
+            await self._tool.prepare(arguments), self._chars_max, self._keep
+        )
 
 
 class _KeepingCall:
@@ -68,7 +79,9 @@ class _KeepingCall:
 
 async def kept(outcome: Outcome, chars_max: int, keep: Keep) -> Outcome:
     """The outcome with each text that is too long in a payload. What is short stays in the fact."""
-    if isinstance(outcome, Refused) or all(_is_short(part, chars_max) for part in outcome.parts):
+    if isinstance(outcome, Refused) or all(
+        _is_short(part, chars_max) for part in outcome.parts
+    ):
         return outcome
     parts: list[Content] = []
     for part in outcome.parts:
@@ -91,7 +104,10 @@ def outputs_of(entries: Iterable[Entry]) -> set[Hash]:
     """The payloads that stand for the output of tools."""
     settled = (entry for entry in entries if isinstance(entry, Settled))
     return {
-        part.hash for entry in settled for part in outcome_parts(entry.outcome) if is_output(part)
+        part.hash
+        for entry in settled
+        for part in outcome_parts(entry.outcome)
+        if is_output(part)
     }
 
 
@@ -104,7 +120,8 @@ def excerpted(request: Request, excerpts: Mapping[Hash, str]) -> Request:
     if not excerpts:
         return request
     return replace(
-        request, entries=tuple(_with_excerpt(entry, excerpts) for entry in request.entries)
+        request,
+        entries=tuple(_with_excerpt(entry, excerpts) for entry in request.entries),
     )
 
 
@@ -115,7 +132,9 @@ def _with_excerpt(entry: Entry, excerpts: Mapping[Hash, str]) -> Entry:
     if not any(is_output(part) for part in parts):
         return entry
     shown = (
-        Text(excerpts[part.hash]) if is_output(part) and part.hash in excerpts else part
+        Text(excerpts[part.hash])
+        if is_output(part) and part.hash in excerpts
+        else part
         for part in parts
     )
     return replace(entry, outcome=replace(entry.outcome, parts=tuple(shown)))
@@ -147,12 +166,16 @@ def _from_line_start(text: str) -> str:
 # --- what a person is shown -----------------------------------------------------------------------
 
 
-async def unfold(messages: Iterable[Message], get: Callable[[Hash], Awaitable[bytes]]) -> None:
+async def unfold(
+    messages: Iterable[Message], get: Callable[[Hash], Awaitable[bytes]]
+) -> None:
     """Put outputs that lie in payloads back into the messages, whole, as far as they fit; else say
     where they are."""
     room = SHOWN_BYTES_MAX
     for message in messages:
-        if message.role != "tool" or not any(is_output(part) for part in message.parts):
+        if message.role != "tool" or not any(
+            is_output(part) for part in message.parts
+        ):
             continue
         parts: list[Content] = []
         for part in message.parts:

@@ -45,8 +45,12 @@ class Journaled:
     async def __call__(self, text: str) -> None:
         await self._say(text)
 
-    async def changes(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        hashes = [None if data is None else await self.put(data) for data in (before, after)]
+    async def changes(
+        self, path: str, before: bytes | None, after: bytes | None
+    ) -> None:
+        hashes = [
+            None if data is None else await self.put(data) for data in (before, after)
+        ]
         await self._keep(FileVersions(path, *hashes))
 
 
@@ -104,7 +108,10 @@ class Checks(Protocol):
 def decode_arguments(arguments: str, into: type[Arguments]) -> Arguments:
     try:
         return msgspec.json.decode(arguments, type=into)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:  # The latter: a lone surrogate.
+    except (
+        msgspec.DecodeError,
+        UnicodeEncodeError,
+    ) as error:  # The latter: a lone surrogate.
         raise BadArguments(f"the arguments cannot be used: {error}") from error
 
 

@@ -22,7 +22,9 @@ _HEX = re.compile(r"[0-9a-f]{8,64}")
 class Outputs(Protocol):
     """What reading an output needs of a store."""
 
-    async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
+    async def read(
+        self, session: str, after: Seq = 0, limit: int = 1_000
+    ) -> list[Record]: ...
     async def get(self, payload: Hash) -> bytes: ...
 
 
@@ -50,8 +52,13 @@ class ReadOutput:
     async def _read(self, asked: ReadOutputArguments) -> str:
         text = to_text(await self._store.get(await self._found(asked.output)))
         if asked.offset >= len(text):
-            raise Unusable(f"`offset` is {asked.offset}, but the output has {len(text)} characters")
-        end = min(asked.offset + min(asked.length or self._chars_max, self._chars_max), len(text))
+            raise Unusable(
+                f"`offset` is {asked.offset}, but the output has {len(text)} characters"
+            )
+        end = min(
+            asked.offset + min(asked.length or self._chars_max, self._chars_max),
+            len(text),
+        )
         shown = text[asked.offset : end]
         more = f"; go on with offset {end}" if end < len(text) else ""
         between = "" if shown.endswith("\n") else "\n"
@@ -59,7 +66,11 @@ class ReadOutput:
 
     async def _found(self, output: str) -> Hash:
         wanted = output.strip().lower()
-        number = int(wanted) if wanted.isdecimal() and len(wanted) < PREFIX_CHARS_MIN else None
+        number = (
+            int(wanted)
+            if wanted.isdecimal() and len(wanted) < PREFIX_CHARS_MIN
+            else None
+        )
         if number is None and _HEX.fullmatch(wanted) is None:
             raise Unusable(
                 f"`output` must be {PREFIX_CHARS_MIN} or more characters of a hash, or a "

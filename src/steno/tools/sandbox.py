@@ -37,12 +37,18 @@ class Scrub(Struct, frozen=True):
     kept: frozenset[str] = frozenset()
 
     def clean(self, environment: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in environment.items() if not self._hides(name)}
+        return {
+            name: value
+            for name, value in environment.items()
+            if not self._hides(name)
+        }
 
     def _hides(self, name: str) -> bool:
         if name in self.kept:
             return False
-        return name in self.secret or re.search(_HIDDEN, name, re.IGNORECASE) is not None
+        return (
+            name in self.secret or re.search(_HIDDEN, name, re.IGNORECASE) is not None
+        )
 
 
 class Bounds(Struct, frozen=True):
@@ -63,7 +69,9 @@ class Bounds(Struct, frozen=True):
             ("f", self.file_mb * 1024 * 1024 // _BLOCK_BYTES),
         )
         return "".join(
-            f"ulimit -{letter} {value} || exit 125; " for letter, value in limits if value
+            f"ulimit -{letter} {value} || exit 125; "
+            for letter, value in limits
+            if value
         )
 
 

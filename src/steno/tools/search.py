@@ -20,7 +20,13 @@ from steno.journal.parts import Seq
 from steno.journal.transcript import Message, Transcript
 from steno.store.errors import UnknownSession
 from steno.tools.builtin import SEARCH_SPEC
-from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
+from steno.tools.protocol import (
+    BadArguments,
+    Prepared,
+    Reading,
+    Unusable,
+    decode_arguments,
+)
 
 if TYPE_CHECKING:
     from steno.search.keeper import Search
@@ -39,11 +45,15 @@ _PAGE = 1_000
 class ReadStore(Protocol):
     """What reading around a message needs of a store."""
 
-    async def read(self, session: str, after: Seq = 0, limit: int = 1_000) -> list[Record]: ...
+    async def read(
+        self, session: str, after: Seq = 0, limit: int = 1_000
+    ) -> list[Record]: ...
 
 
 class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)] | None = None
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)] | None = (
+        None
+    )
     limit: Annotated[int, Meta(ge=1, le=RESULTS_MAX)] = 20
     next: Annotated[str, Meta(max_length=100)] | None = None
     all: bool = False
@@ -70,7 +80,9 @@ class SearchSessions:
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, SearchArguments)
         if asked.query is None and (asked.session is None or asked.message is None):
-            raise BadArguments("give a `query`, or a `session` and a `message` to read around")
+            raise BadArguments(
+                "give a `query`, or a `session` and a `message` to read around"
+            )
         return Reading(lambda: self._answer(asked))
 
     async def _answer(self, asked: SearchArguments) -> str:
@@ -106,7 +118,9 @@ class SearchSessions:
         messages = await self._messages(session) if sees else []
         places = [at for at, one in enumerate(messages) if one.seq == seq]
         if not places:
-            raise Unusable(f"there is no message {seq} in a session {session!r} that you can read")
+            raise Unusable(
+                f"there is no message {seq} in a session {session!r} that you can read"
+            )
         first = max(places[0] - AROUND_MESSAGES, 0)
         near = messages[first : places[0] + AROUND_MESSAGES + 1]
         room = AROUND_CHARS_MAX // 2 // len(near)
@@ -117,7 +131,9 @@ class SearchSessions:
             if not one.hidden
         ]
         left = len(messages) - len(near)
-        return "\n".join([*lines, f"[{len(lines)} messages of {session}; {left} others in it]"])
+        return "\n".join(
+            [*lines, f"[{len(lines)} messages of {session}; {left} others in it]"]
+        )
 
     def _sees(self, session: str) -> bool:
         search = self._search()
@@ -140,14 +156,19 @@ def worded(found: "Found", query: str, own: str) -> str:
     count = str(len(found.hits))
     if found.matches > len(found.hits):
         count += f" of {found.matches}{' or more' if found.more else ''}"
-    about = [f"{count} messages with {query!r} in {found.sessions} sessions", *found.notes]
+    about = [
+        f"{count} messages with {query!r} in {found.sessions} sessions",
+        *found.notes,
+    ]
     left = found.left_out
     if left.same_session:
         about.append(f"{left.same_session} more in the same sessions: ask with all")
     if left.hidden:
         about.append(f"{left.hidden} hidden messages are left out")
     if left.others:
-        about.append(f"{left.others} sessions of other platforms are not searched from here")
+        about.append(
+            f"{left.others} sessions of other platforms are not searched from here"
+        )
     if left.unscanned:
         about.append("the time was over before everything was looked at")
     if left.damaged:
@@ -174,7 +195,9 @@ def _place(text: str, query: str) -> str:
     from steno.search.matching import snippet
     from steno.search.query import parse
 
-    return snippet(parse(query, time.time_ns() // 1_000_000), text, AROUND_CHARS_MAX // 4).text
+    return snippet(
+        parse(query, time.time_ns() // 1_000_000), text, AROUND_CHARS_MAX // 4
+    ).text
 
 
 def _cut(text: str, room: int) -> str:

@@ -62,7 +62,9 @@ class Shell:
     async def prepare(self, arguments: str) -> "ShellCall":
         asked = self._asked(arguments)
         limit_s = asked.timeout_s or self._workspace.time_limit_s
-        return ShellCall(spawn_gate(asked.command, self._workspace), limit_s, self._workspace)
+        return ShellCall(
+            spawn_gate(asked.command, self._workspace), limit_s, self._workspace
+        )
 
     def _asked(self, arguments: str) -> ShellArguments:
         asked = decode_arguments(arguments, ShellArguments)
@@ -70,7 +72,9 @@ class Shell:
         if asked.timeout_s is not None and asked.timeout_s > limit_s:
             raise BadArguments(f"`timeout_s` can be at most {limit_s:g}")
         if "\0" in asked.command:
-            raise BadArguments("`command` contains a NUL character, which no shell can take")
+            raise BadArguments(
+                "`command` contains a NUL character, which no shell can take"
+            )
         if len(asked.command.encode()) > _COMMAND_BYTES_MAX:
             raise BadArguments(
                 f"`command` is longer than {_COMMAND_BYTES_MAX} bytes; write a script to a file "
@@ -115,7 +119,9 @@ def spawn_gate(command: str, workspace: Workspace) -> StartGate:
 class ShellCall:
     """One command, from its gate to its outcome."""
 
-    def __init__(self, gate: StartGate, time_limit_s: float, workspace: Workspace) -> None:
+    def __init__(
+        self, gate: StartGate, time_limit_s: float, workspace: Workspace
+    ) -> None:
         self.group: int | None = gate.process.pid
         self._gate = gate
         self._process = gate.process
@@ -130,7 +136,10 @@ class ShellCall:
         if self._over:
             return Interrupted()
         self._begun = True
-        shown_max, kept_max = self._workspace.output_chars_max, self._workspace.kept_chars_max
+        shown_max, kept_max = (
+            self._workspace.output_chars_max,
+            self._workspace.kept_chars_max,
+        )
         pump = Pump(self._gate.said.fileno(), output, shown_max, kept_max)
         pumping = asyncio.create_task(pump.drain())
         try:
@@ -158,7 +167,9 @@ class ShellCall:
             await self._reap()
 
     def _open_gate(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # The gate was ended; its exit says how.
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # The gate was ended; its exit says how.
             self._gate.go.write(groups.mark(self._process.pid).encode() + b"\n")
         self._gate.go.close()
 
@@ -168,7 +179,9 @@ class ShellCall:
             await asyncio.wait({pumping}, timeout=_LINGER_S)
             if self._workspace.sandbox.kind != "none":
                 # The processes of a sandbox end a moment after the command.
-                await groups.until(lambda: not groups.members(self._process.pid), _LINGER_S)
+                await groups.until(
+                    lambda: not groups.members(self._process.pid), _LINGER_S
+                )
         left = len(groups.members(self._process.pid))
         if left or not pumping.done():
             await groups.terminate(self._process.pid)
@@ -183,12 +196,18 @@ class ShellCall:
                 self._exit = _exit_line(self._process.returncode)
             return bool(self._exit)
         try:
-            found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            found = os.waitid(
+                os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
+            )
         except ChildProcessError:
             self._exit = "[exit status unknown: another process waited for it]"
         else:
             if found is not None:
-                status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+                status = (
+                    found.si_status
+                    if found.si_code == os.CLD_EXITED
+                    else -found.si_status
+                )
                 self._exit = _exit_line(status)
         return bool(self._exit)
 
@@ -214,7 +233,9 @@ class ShellCall:
                 "[the output ends here, though a process that left the group still has it open]"
             )
         if not in_time:
-            lines.append(f"[ended: the time limit of {self._time_limit_s:g} s was reached]")
+            lines.append(
+                f"[ended: the time limit of {self._time_limit_s:g} s was reached]"
+            )
             return Failed(self._parts(pump.said, lines))
         if self._exit == _exit_line(0):
             return Returned(self._parts(pump.said, lines))
@@ -235,7 +256,9 @@ class Pump:
     """Carries the text of a pipe to `output`, up to a bound, and keeps it up to another; the rest
     is counted and dropped."""
 
-    def __init__(self, pipe: int, output: Output, shown_max: int, kept_max: int) -> None:
+    def __init__(
+        self, pipe: int, output: Output, shown_max: int, kept_max: int
+    ) -> None:
         os.set_blocking(pipe, False)
         self.dropped = 0
         self.at_end = False
@@ -312,7 +335,9 @@ def _resolve(future: "asyncio.Future[None] | None") -> None:
 
 def _broke_off(pumping: "asyncio.Task[None]") -> bool:
     """Whether `output` raised: then the outcome has no reader."""
-    return pumping.done() and not pumping.cancelled() and pumping.exception() is not None
+    return (
+        pumping.done() and not pumping.cancelled() and pumping.exception() is not None
+    )
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -36,7 +36,9 @@ class Permits(TransferError):
     def __init__(self, calls: Sequence[str]) -> None:
         self.calls = tuple(calls)
         named = ", ".join(calls)
-        super().__init__(f"the session lets calls run unasked: {named}; nothing was stored")
+        super().__init__(
+            f"the session lets calls run unasked: {named}; nothing was stored"
+        )
 
 
 class OtherContent(TransferError):

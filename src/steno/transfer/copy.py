@@ -38,14 +38,18 @@ class Copied(Struct):
         return self.copied + self.extended + self.equal + len(self.different)
 
 
-async def copy(source: Store, target: Store, told: Callable[[Copied], None]) -> Copied:
+async def copy(
+    source: Store, target: Store, told: Callable[[Copied], None]
+) -> Copied:
     """`told` hears after each session how far it is."""
     done = Copied(different=[])
     async for listed in _all(source):
         await _one(source, target, listed, done)
         told(done)
     async for listed in _all(source):
-        if listed.id not in done.different and not await _holds(source, target, listed):
+        if listed.id not in done.different and not await _holds(
+            source, target, listed
+        ):
             done.different.append(listed.id)
     return done
 
@@ -65,7 +69,9 @@ async def _one(source: Store, target: Store, listed: Listed, done: Copied) -> No
         await _bring(source, target, listed.id)
         done.copied += 1
         return
-    same = await _digest(source, listed.id, head) == await _digest(target, listed.id, head)
+    same = await _digest(source, listed.id, head) == await _digest(
+        target, listed.id, head
+    )
     if not same or head > listed.head:
         done.different.append(listed.id)
     elif head == listed.head:
@@ -95,7 +101,9 @@ async def _extend(source: Store, target: Store, listed: Listed, head: Seq) -> No
         await _add(source, target, listed.id, head, records)
 
 
-async def _add(source: Store, target: Store, session: str, head: Seq, records: list[Record]) -> Seq:
+async def _add(
+    source: Store, target: Store, session: str, head: Seq, records: list[Record]
+) -> Seq:
     hashes = {hash for record in records for hash in payloads_of(record.fact)}
     payloads = [await source.get(hash) for hash in sorted(hashes)]
     await target.extend(session, head, records, payloads)

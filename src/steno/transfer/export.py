@@ -51,7 +51,11 @@ async def export(store: Store, session: str) -> AsyncIterator[bytes]:
         yield written
     yield to_bytes(
         EndLine(
-            counts["payload"], counts["fact"], counts["draft"], counts["key"], whole.hexdigest()
+            counts["payload"],
+            counts["fact"],
+            counts["draft"],
+            counts["key"],
+            whole.hexdigest(),
         )
     )
 
@@ -70,7 +74,9 @@ async def _lines(store: Store, session: str) -> AsyncIterator[AnyLine]:
         read.update(line.body)
         yield line
     await _check_unchanged(store, session, glance, read.digest())
-    for draft in sorted(glance.drafts, key=lambda one: (one.stream.started, one.stream.kind)):
+    for draft in sorted(
+        glance.drafts, key=lambda one: (one.stream.started, one.stream.kind)
+    ):
         yield draft_line(draft)
     for keyed in await store.keys(session):
         if keyed.seq <= glance.head:
@@ -84,7 +90,9 @@ async def _payload(store: Store, session: str, hash: Hash) -> PayloadLine:
         raise _changed(session) from None
 
 
-async def _check_unchanged(store: Store, session: str, glance: Glance, read: bytes) -> None:
+async def _check_unchanged(
+    store: Store, session: str, glance: Glance, read: bytes
+) -> None:
     again = hashlib.sha256()
     async for record in read_all(store, session, 0, glance.head, PAGE):
         again.update(fact_line(record).body)
@@ -103,7 +111,9 @@ def written_whole(to: Path, overwrite: bool) -> Iterator[BinaryIO]:
     """A file that is there whole or not at all, for its owner alone: it gets its name when all was
     written to it. A kill leaves a file with another name beside it."""
     _check(to, overwrite)
-    handle, partial = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".partial", dir=to.parent)
+    handle, partial = tempfile.mkstemp(
+        prefix=f"{to.name}.", suffix=".partial", dir=to.parent
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

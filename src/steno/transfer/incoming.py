@@ -66,7 +66,9 @@ class Incoming:
         except ValueError:
             header = None
         if not isinstance(header, HeaderLine):
-            raise NotAnExport("it is not a session that steno has exported; nothing was stored")
+            raise NotAnExport(
+                "it is not a session that steno has exported; nothing was stored"
+            )
         if header.version != VERSION:
             raise FileTooNew(
                 f"a newer steno wrote it (format {header.version}, this one knows {VERSION}); "
@@ -80,7 +82,9 @@ class Incoming:
         if len(raw) > LINE_BYTES_MAX:
             raise self._damaged("is longer than any line can be")
         if not raw.endswith(b"\n"):
-            raise self._damaged("is cut off" if raw else "is missing: the file is cut off")
+            raise self._damaged(
+                "is cut off" if raw else "is missing: the file is cut off"
+            )
         return raw
 
     def _line(self, raw: bytes) -> AnyLine:
@@ -102,7 +106,9 @@ class Incoming:
                 case KeyLine():
                     return to_keyed(line)
         except codec.UnknownFact as error:
-            raise FileTooNew(f"line {self._at}: {error}; nothing was stored") from error
+            raise FileTooNew(
+                f"line {self._at}: {error}; nothing was stored"
+            ) from error
         except codec.DecodeError as error:
             raise self._damaged(f"does not decode ({error})") from error
         if hashlib.sha256(line.data).hexdigest() != line.hash:
@@ -110,10 +116,14 @@ class Incoming:
         return Payload(line.data)
 
     def _check_end(self, end: EndLine) -> None:
-        if (end.payloads, end.facts, end.drafts, end.keys) != tuple(self._counts.values()):
+        if (end.payloads, end.facts, end.drafts, end.keys) != tuple(
+            self._counts.values()
+        ):
             raise self._damaged("counts other lines than there are")
         if end.sha256 != self._sum.hexdigest():
-            raise FileDamaged("its checksum differs: the file was altered; nothing was stored")
+            raise FileDamaged(
+                "its checksum differs: the file was altered; nothing was stored"
+            )
         if self._file.read(1):
             raise self._damaged("is not the last one")
 
@@ -137,8 +147,14 @@ def permitting_nothing(carried: Iterator[Carried]) -> Iterator[Carried]:
 def permissions(state: State) -> list[str]:
     """What may run without another question, as far as the session says."""
     calls = () if state.turn is None else state.turn.calls.values()
-    given = [call.call.name for call in calls if call.decision == "allow" and call.started is None]
-    return [rule for rule, one in state.rules.items() if one.verdict == "allow"] + given
+    given = [
+        call.call.name
+        for call in calls
+        if call.decision == "allow" and call.started is None
+    ]
+    return [
+        rule for rule, one in state.rules.items() if one.verdict == "allow"
+    ] + given
 
 
 async def facts_since(store: Store, incoming: Incoming) -> Seq:

@@ -89,7 +89,9 @@ def to_record(line: FactLine) -> Record:
 
 
 def draft_line(draft: Draft) -> DraftLine:
-    return DraftLine(draft.stream.started, draft.stream.kind, codec.escape(draft.text))
+    return DraftLine(
+        draft.stream.started, draft.stream.kind, codec.escape(draft.text)
+    )
 
 
 def to_draft(line: DraftLine) -> Draft:

@@ -10,7 +10,9 @@ from steno.journal.transcript import Message, Transcript
 _TICKS = re.compile("`+")
 
 
-def to_markdown(id: str, transcript: Transcript, undone: Container[Seq]) -> Iterator[str]:
+def to_markdown(
+    id: str, transcript: Transcript, undone: Container[Seq]
+) -> Iterator[str]:
     """Piece by piece. What a person and a model said stands as it is; what came from tools stands
     in a fence."""
     yield f"# {' '.join(transcript.title.split()) or id}\n\nsteno session {id}\n"
@@ -36,7 +38,8 @@ def _message(message: Message, undone: bool) -> str:
     ]
     pieces += [said] if message.text else []
     pieces += [
-        f"calls {call.name}\n\n{_fenced(call.arguments, 'json')}" for call in message.tool_calls
+        f"calls {call.name}\n\n{_fenced(call.arguments, 'json')}"
+        for call in message.tool_calls
     ]
     return heading + "".join(f"\n{piece}\n" for piece in pieces)
 

@@ -59,7 +59,9 @@ class Acts:
         match name:
             case "help":
                 await chat.push_screen(
-                    Help(chat.palette, status_line.about_model(chat.model, chat.wiring))
+                    Help(
+                        chat.palette, status_line.about_model(chat.model, chat.wiring)
+                    )
                 )
             case "new":
                 await self.new()
@@ -71,7 +73,9 @@ class Acts:
                     return
                 await self.open(await chat.service.views.resolve(rest))
             case "model":
-                await self.choose_model(rest or await self.beside.find_model(self._now()))
+                await self.choose_model(
+                    rest or await self.beside.find_model(self._now())
+                )
             case "login":
                 await self.login(rest)
             case "logout":
@@ -144,7 +148,8 @@ class Acts:
                 self._chat.tell(f"the goal of this session: {rest}")
             case "rename":
                 await edits.rename(
-                    session, rest or await self._title(session) or self._needs("rename TITLE")
+                    session,
+                    rest or await self._title(session) or self._needs("rename TITLE"),
                 )
             case "delete":
                 await self.delete(session)
@@ -173,7 +178,9 @@ class Acts:
                     self._chat.welcome()
                 return
             if where == "here":
-                await self._chat.service.edits.move(session, self._chat.service.folder)
+                await self._chat.service.edits.move(
+                    session, self._chat.service.folder
+                )
         async with self._in_order:
             await self._look_away()
             chat = self._chat
@@ -253,10 +260,17 @@ class Acts:
         from steno.service.searches import Wanted  # few chats search
 
         async def said(text: str) -> AsyncIterator[list[Row]]:
-            wanted = Wanted(text=text, session=session, all=True, order="newest", limit=FOUND_MAX)
-            async with aclosing(self._chat.service.searches.follow(wanted)) as answers:
+            wanted = Wanted(
+                text=text, session=session, all=True, order="newest", limit=FOUND_MAX
+            )
+            async with aclosing(
+                self._chat.service.searches.follow(wanted)
+            ) as answers:
                 async for found in answers:
-                    yield [Row(str(hit.seq), hit.text, "", (hit.role,)) for hit in found.hits]
+                    yield [
+                        Row(str(hit.seq), hit.text, "", (hit.role,))
+                        for hit in found.hits
+                    ]
 
         done = await self._chat.ask(
             Finder("Find in this session", (), {}, search=said, enter="go there")
@@ -287,14 +301,18 @@ class Acts:
                     for hit in found.hits
                 ]
 
-    async def _listed(self, folder: str) -> tuple[list[Row], AsyncIterator[list[Row]]]:
+    async def _listed(
+        self, folder: str
+    ) -> tuple[list[Row], AsyncIterator[list[Row]]]:
         """The latest sessions, and the others page by page."""
         views, now_s = self._chat.service.views, time.time()
         latest = await views.sessions(SESSIONS_AT_ONCE, folder=folder)
 
         async def earlier(page: list[Summary]) -> AsyncIterator[list[Row]]:
             while page:
-                page = await views.sessions(SESSIONS_AT_ONCE, page[-1].listed.mark, folder=folder)
+                page = await views.sessions(
+                    SESSIONS_AT_ONCE, page[-1].listed.mark, folder=folder
+                )
                 yield [_row(one, now_s) for one in page]
 
         return [_row(one, now_s) for one in latest], earlier(latest)
@@ -319,7 +337,9 @@ class Acts:
         await self._chat.service.delete(session, with_forks=False)
         if here:
             await self._chat.watched.leave(0.2)
-            self._chat.watched = Watched(self._chat.service, self._chat.changed, self._chat.failed)
+            self._chat.watched = Watched(
+                self._chat.service, self._chat.changed, self._chat.failed
+            )
             self._chat.welcome()
         self._chat.tell("deleted")
 
@@ -351,7 +371,11 @@ class Acts:
         """Who the chat was started with answers from the first input on. While a process runs the
         session, the model that it has goes on."""
         chat = self._chat
-        model = None if chat.wanted is None else chat.wanted.instead_of(chat.watched.row.model)
+        model = (
+            None
+            if chat.wanted is None
+            else chat.wanted.instead_of(chat.watched.row.model)
+        )
         if chat.watched.id is not None and model is not None:
             try:
                 await chat.service.edits.choose_model(chat.watched.id, model)
@@ -375,7 +399,8 @@ class Acts:
         self._chat.query_one(Composer).put_back(waiting[-1].text)
         if waiting[-1].files:
             self._chat.tell(
-                f"taken back without {', '.join(waiting[-1].files)}: /attach it again", "warn"
+                f"taken back without {', '.join(waiting[-1].files)}: /attach it again",
+                "warn",
             )
 
     async def go_on(self, session: str) -> None:
@@ -395,18 +420,26 @@ class Acts:
     async def decide(self, call: Call, answer: Answered) -> None:
         if not await self._chat.watched.decide(call, answer):
             kept = f"; your reason was: {answer.reason}" if answer.reason else ""
-            self._chat.tell(f"the call was already decided elsewhere; that stands{kept}", "warn")
+            self._chat.tell(
+                f"the call was already decided elsewhere; that stands{kept}", "warn"
+            )
 
     async def decide_always(self, call: Call) -> None:
         """Allow a call, and ask which others like it run from now on."""
         chat = self._chat
         if chat.watched.id is None or call.asked is None:
             return
-        exact = always(await chat.service.approvals.choose(chat.watched.id, call.asked))
+        exact = always(
+            await chat.service.approvals.choose(chat.watched.id, call.asked)
+        )
         patterns = patterns_for(call.name, call.arguments)
         offers = [("exact", f"This call: {', '.join(exact)}")]
         offers += [(rule, f"Calls like {rule}") for rule in patterns]
-        offers += [(call.name, f"Every call of {call.name}")] if (call.name,) != exact else []
+        offers += (
+            [(call.name, f"Every call of {call.name}")]
+            if (call.name,) != exact
+            else []
+        )
         kept = patterns[0] if patterns else exact[0]
         offers.append(("folder", f"{kept}, in all sessions of this folder"))
         picked = await chat.ask(
@@ -414,7 +447,9 @@ class Acts:
         )
         if picked is None:
             return
-        rules = exact if picked == "exact" else (kept if picked == "folder" else picked,)
+        rules = (
+            exact if picked == "exact" else (kept if picked == "folder" else picked,)
+        )
         if picked == "folder" and chat.folder is not None:
             until = datetime.now().astimezone().date() + timedelta(days=ALWAYS_DAYS)
             rule = FolderRule("allow", until)
@@ -431,7 +466,9 @@ class Acts:
             now = chat.mode
             if session is not None:
                 now = (await chat.service.views.state(session)).mode
-            await self.set_mode(MODE_ORDER[(MODE_ORDER.index(now) + 1) % len(MODE_ORDER)])
+            await self.set_mode(
+                MODE_ORDER[(MODE_ORDER.index(now) + 1) % len(MODE_ORDER)]
+            )
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODE_ORDER:
@@ -491,21 +528,34 @@ class Acts:
             self._tell_put_back(await chat.service.files.undo(session, turn))
         if what in ("both", "talk"):
             prompt = next(
-                (one.text for one in reversed(chat.watched.blocks()) if isinstance(one, Said)), ""
+                (
+                    one.text
+                    for one in reversed(chat.watched.blocks())
+                    if isinstance(one, Said)
+                ),
+                "",
             )
             await chat.service.edits.undo(session)
-            chat.tell("undone: the model is not told the last turn any more. /redo takes that back")
+            chat.tell(
+                "undone: the model is not told the last turn any more. /redo takes that back"
+            )
             if not chat.query_one(Composer).text:
                 chat.query_one(Composer).replace_text(prompt)
 
     def _tell_put_back(self, done: PutBack, again: bool = False) -> None:
         if done.files:
             files = ", ".join(done.files)
-            said = f"edited again: {files}" if again else f"put back: {files}. /redo edits again"
+            said = (
+                f"edited again: {files}"
+                if again
+                else f"put back: {files}. /redo edits again"
+            )
             self._chat.tell(said, "good")
         if done.left:
             left = ", ".join(done.left)
-            self._chat.tell(f"changed by something else since, and left as it is: {left}", "warn")
+            self._chat.tell(
+                f"changed by something else since, and left as it is: {left}", "warn"
+            )
 
     async def redo(self, session: str) -> None:
         """Take the last undo back, of the talk, of files, or both if they were one."""
@@ -540,7 +590,9 @@ class Acts:
     async def hide(self, session: str, seq: Seq) -> None:
         edits = self._chat.service.edits
         if await edits.hide(session, seq, True):
-            self._chat.tell(f"message {seq} is hidden from the model; /hide {seq} puts it back")
+            self._chat.tell(
+                f"message {seq} is hidden from the model; /hide {seq} puts it back"
+            )
         else:
             await edits.hide(session, seq, False)
             self._chat.tell(f"the model is told message {seq} again")
@@ -576,7 +628,9 @@ class Acts:
                 async with self._in_order:
                     await chat.service.edits.choose_model(chat.watched.id, spec)
             except SessionBusy as error:
-                raise NotAllowed("a turn runs; choose another model when it is over") from error
+                raise NotAllowed(
+                    "a turn runs; choose another model when it is over"
+                ) from error
         chat.model = spec
         chat.tell(f"{spec} answers from the next request on")
 
@@ -597,7 +651,9 @@ class Acts:
             raise
         self._chat.attached.append(attachment)
         what = status_line.attached(attachment)
-        self._chat.tell(f"{what} goes with the next input; /detach takes it off again")
+        self._chat.tell(
+            f"{what} goes with the next input; /detach takes it off again"
+        )
 
     def detach(self) -> None:
         if not self._chat.attached:
@@ -626,13 +682,19 @@ class Acts:
 
     def plain(self) -> None:
         if self._chat.show_plain():
-            self._chat.tell("plain text: select and copy with your terminal. F8 goes back")
+            self._chat.tell(
+                "plain text: select and copy with your terminal. F8 goes back"
+            )
 
     # --- what was typed
 
     def _chosen_seq(self) -> Seq | None:
         block = self._chat.query_one(Scroll).chosen
-        return block.seq if isinstance(block, Said | Answer | Call) and block.seq else None
+        return (
+            block.seq
+            if isinstance(block, Said | Answer | Call) and block.seq
+            else None
+        )
 
     def _seq(self, typed: str, usage: str) -> Seq:
         """Which message is meant: the one that is chosen, or the one of this number."""
@@ -661,7 +723,11 @@ class Acts:
 def _row(one: Summary, now_s: float) -> Row:
     row = one.listed.row
     state: str = (
-        "waits for you" if one.waits else "running" if one.listed.owner else row.last_turn or ""
+        "waits for you"
+        if one.waits
+        else "running"
+        if one.listed.owner
+        else row.last_turn or ""
     )
     if row.pending and not one.listed.owner:
         state = f"{len(row.pending)} unanswered"

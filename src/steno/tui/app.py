@@ -35,7 +35,17 @@ from steno.service.attachments import Attachment
 from steno.store.errors import StoreError
 from steno.tui import status_line
 from steno.tui.actions import Acts
-from steno.tui.bars import Asking, Keys, Status, Title, Waiting
+from steno.tui.bars import (
+    KEYS_AT_QUESTION,
+    KEYS_AT_REST,
+    KEYS_IN_MESSAGES,
+    KEYS_WHILE_BUSY,
+    Asking,
+    Keys,
+    Status,
+    Title,
+    Waiting,
+)
 from steno.tui.blocks import Block, Call, Notice, Start, Tone
 from steno.tui.composer import Completions, Composer
 from steno.tui.offers import Offers, nearest, parse
@@ -58,42 +68,6 @@ LEAVE_S = 0.4
 """For a turn to end in order. What hangs longer is left behind: the next runner closes it."""
 TICK_S = 0.5
 RECENT_SHOWN = 5
-Known = tuple[tuple[str, str], ...]
-KEYS_AT_REST: Known = (
-    ("Enter", "send"),
-    ("Shift-Tab", "mode"),
-    ("@", "file"),
-    ("!", "command"),
-    ("Ctrl-P", "commands"),
-    ("Ctrl-R", "history"),
-    ("Ctrl-O", "sessions"),
-    ("Tab", "messages"),
-    ("F1", "help"),
-)
-KEYS_WHILE_BUSY: Known = (
-    ("Esc", "stop"),
-    ("Enter", "queue"),
-    ("Ctrl-S", "steer"),
-    ("Shift-Tab", "mode"),
-    ("Tab", "messages"),
-    ("F1", "help"),
-)
-KEYS_AT_QUESTION: Known = (
-    ("← →", "choose"),
-    ("Enter", "confirm"),
-    ("text", "deny, with a reason"),
-    ("Shift-Tab", "mode"),
-    ("Esc", "stop"),
-)
-KEYS_IN_MESSAGES: Known = (
-    ("↑ ↓", "choose"),
-    ("Enter", "unfold"),
-    ("c", "copy"),
-    ("f", "fork"),
-    ("r", "rewind"),
-    ("h", "hide"),
-    ("Esc", "back"),
-)
 
 
 class Talk(Screen[None]):
@@ -195,7 +169,9 @@ class Chat(App[int]):
         yield Status(palette)
 
     async def on_mount(self) -> None:
-        self.screen.set_focus(self.query_one(Composer))  # the next key may be there already
+        self.screen.set_focus(
+            self.query_one(Composer)
+        )  # the next key may be there already
         if self._session is not None:
             if await self.acts.is_elsewhere(self._session):
                 self.do(self.acts.open(self._session, self._at))  # it asks
@@ -211,7 +187,9 @@ class Chat(App[int]):
     def _load_rest(self) -> None:
         """What finds text, and what asks servers, is loaded once there is something to see."""
         self.service.searches.keep_up()
-        threading.Thread(target=self.wiring.load_ahead, name="load-ahead", daemon=True).start()
+        threading.Thread(
+            target=self.wiring.load_ahead, name="load-ahead", daemon=True
+        ).start()
 
     # --- what is on the screen
 
@@ -222,7 +200,9 @@ class Chat(App[int]):
             self._due = True
             self.set_timer(max(FRAME_S, REST * self._cost_s), self._paint)
 
-    def tell(self, text: str, tone: Tone = "quiet", while_run_by: str | None = None) -> None:
+    def tell(
+        self, text: str, tone: Tone = "quiet", while_run_by: str | None = None
+    ) -> None:
         """Something that this person must know; maybe only while another process runs the
         session. No part of it."""
         self._noted += 1
@@ -259,7 +239,9 @@ class Chat(App[int]):
 
     async def _recent(self) -> None:
         """The last sessions of the folder, and a tip."""
-        found = await self.service.views.sessions(RECENT_SHOWN, folder=self.service.folder)
+        found = await self.service.views.sessions(
+            RECENT_SHOWN, folder=self.service.folder
+        )
         now_s, rows = time.time(), [one.listed.row for one in found]
         tip = status_line.TIPS[len(found) % len(status_line.TIPS)]
         self._start = replace(
@@ -280,8 +262,12 @@ class Chat(App[int]):
         return f"{self.folder.name or '/'} ({on})" if on else self.folder.name or "/"
 
     def _blocks(self) -> list[Block]:
-        self._notes = [(note, by) for note, by in self._notes if by in (None, self.watched.owner)]
-        begun: list[Block] = [self._start] if self.watched.id is None else self.watched.blocks()
+        self._notes = [
+            (note, by) for note, by in self._notes if by in (None, self.watched.owner)
+        ]
+        begun: list[Block] = (
+            [self._start] if self.watched.id is None else self.watched.blocks()
+        )
         return [*begun, *(note for note, _ in self._notes)]
 
     def _paint(self) -> None:
@@ -322,7 +308,11 @@ class Chat(App[int]):
         """What Enter does with what is typed while a question is open."""
         composer, asking = self.query_one(Composer), self.query_one(Asking)
         typed = composer.text.strip()
-        meant = read(typed) if composer.answers() == (asking.call and asking.call.key) else None
+        meant = (
+            read(typed)
+            if composer.answers() == (asking.call and asking.call.key)
+            else None
+        )
         if not typed or asking.call is None:
             asking.hint("")
         elif parse(composer.text) is not None:
@@ -333,7 +323,11 @@ class Chat(App[int]):
     def _paint_state(self) -> None:
         if not self._stands():
             return
-        watched, status, title = self.watched, self.query_one(Status), self.query_one(Title)
+        watched, status, title = (
+            self.watched,
+            self.query_one(Status),
+            self.query_one(Title),
+        )
         state = status_line.state(
             watched.folded.state,
             watched.elsewhere(),
@@ -345,7 +339,10 @@ class Chat(App[int]):
         if watched.deleted:
             state = status_line.DELETED
         if (busy := (state.busy, watched.turn())) != self._busy:
-            self._busy, self._busy_since_s = busy, time.monotonic() if state.busy else None
+            self._busy, self._busy_since_s = (
+                busy,
+                time.monotonic() if state.busy else None,
+            )
         if not state.busy and (watched.id, watched.row.turns) != self._rested:
             self._rested = (watched.id, watched.row.turns)
             self.do(self.acts.beside.count_cost(watched))
@@ -353,19 +350,27 @@ class Chat(App[int]):
                 self.do(self.acts.beside.entitle(watched))
         status.state, status.busy = state.word, state.busy
         status.hint = (
-            self._hint if time.monotonic() - self._last_interrupt_s < TWICE_S else state.hint
+            self._hint
+            if time.monotonic() - self._last_interrupt_s < TWICE_S
+            else state.hint
         )
         status.since_s = self._busy_since_s
         status.mode = self.mode if watched.id is None else watched.folded.state.mode
         status.place = self._place
         self._paint_keys(state.busy)
-        wanted = None if self.wanted is None else self.wanted.instead_of(watched.row.model)
+        wanted = (
+            None if self.wanted is None else self.wanted.instead_of(watched.row.model)
+        )
         own = wanted or watched.row.model or self.model
         status.model = status_line.answering(watched.folded.state) or own
         usage = watched.row.usage
-        known = usage is not None and (usage.input is not None or usage.output is not None)
+        known = usage is not None and (
+            usage.input is not None or usage.output is not None
+        )
         status.tokens = (
-            (usage.input or 0) + (usage.output or 0) if usage is not None and known else None
+            (usage.input or 0) + (usage.output or 0)
+            if usage is not None and known
+            else None
         )
         status.context, status.context_max = (
             watched.row.context,
@@ -373,7 +378,9 @@ class Chat(App[int]):
         )
         status.cost = watched.cost
         status.durability = (
-            "in memory" if self.service.ephemeral else self.wiring.config.store.durability
+            "in memory"
+            if self.service.ephemeral
+            else self.wiring.config.store.durability
         )
         status.refresh()
         title.title, title.session = watched.row.title, watched.id or ""
@@ -385,7 +392,9 @@ class Chat(App[int]):
         lost = None if turn is None else turn.last_lost
         if lost is not self._lost[0]:
             self._lost = (lost, now_s)
-        return status_line.Trying(self.wiring.config.limits.attempts_max, now_s - self._lost[1])
+        return status_line.Trying(
+            self.wiring.config.limits.attempts_max, now_s - self._lost[1]
+        )
 
     def _takes(self, model: str) -> int:
         try:
@@ -497,7 +506,10 @@ class Chat(App[int]):
         call, answer = asking.call, read(text) or self.query_one(Asking).chosen
         if call is None or call.key != question:
             composer.put_back(text)
-            self.tell("the call was decided elsewhere; your text is still in the input", "warn")
+            self.tell(
+                "the call was decided elsewhere; your text is still in the input",
+                "warn",
+            )
         elif answer is ALWAYS and not text.strip():
             self.do(self.acts.decide_always(call))
         elif answer is not None:
@@ -646,9 +658,12 @@ class Chat(App[int]):
 
     async def ask(self, screen: Screen[Answer]) -> Answer | None:
         """Put something over the chat, and wait for what comes of it."""
-        answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Answer | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         await self.push_screen(
-            screen, lambda answer: None if answered.done() else answered.set_result(answer)
+            screen,
+            lambda answer: None if answered.done() else answered.set_result(answer),
         )
         return await answered
 
@@ -693,8 +708,13 @@ class Chat(App[int]):
     def action_interrupt(self) -> None:
         """Stop the turn; the second time within two seconds, leave."""
         now_s = time.monotonic()
-        twice, self._last_interrupt_s = now_s - self._last_interrupt_s < TWICE_S, now_s
-        if not self._stands() or (twice and self.query_one(Composer).text == self._text_at_stop):
+        twice, self._last_interrupt_s = (
+            now_s - self._last_interrupt_s < TWICE_S,
+            now_s,
+        )
+        if not self._stands() or (
+            twice and self.query_one(Composer).text == self._text_at_stop
+        ):
             self.go(0)
             return
         composer = self.query_one(Composer)
@@ -718,7 +738,10 @@ class Chat(App[int]):
 
     def _leave_if_idle(self) -> None:
         if self._saying or self.watched.runs_here():
-            self.tell("a turn runs here: Ctrl-C stops it, and leaves if pressed twice", "warn")
+            self.tell(
+                "a turn runs here: Ctrl-C stops it, and leaves if pressed twice",
+                "warn",
+            )
         else:
             self.go(0)
 

@@ -30,6 +30,43 @@ CHOICES = (
 )
 CHOOSE = "← → choose, Enter confirms; or type why not"
 CONFIRM = "Enter confirms; ← → choose another"
+Known = tuple[tuple[str, str], ...]
+"""Keys, and what they do."""
+KEYS_AT_REST: Known = (
+    ("Enter", "send"),
+    ("Shift-Tab", "mode"),
+    ("@", "file"),
+    ("!", "command"),
+    ("Ctrl-P", "commands"),
+    ("Ctrl-R", "history"),
+    ("Ctrl-O", "sessions"),
+    ("Tab", "messages"),
+    ("F1", "help"),
+)
+KEYS_WHILE_BUSY: Known = (
+    ("Esc", "stop"),
+    ("Enter", "queue"),
+    ("Ctrl-S", "steer"),
+    ("Shift-Tab", "mode"),
+    ("Tab", "messages"),
+    ("F1", "help"),
+)
+KEYS_AT_QUESTION: Known = (
+    ("← →", "choose"),
+    ("Enter", "confirm"),
+    ("text", "deny, with a reason"),
+    ("Shift-Tab", "mode"),
+    ("Esc", "stop"),
+)
+KEYS_IN_MESSAGES: Known = (
+    ("↑ ↓", "choose"),
+    ("Enter", "unfold"),
+    ("c", "copy"),
+    ("f", "fork"),
+    ("r", "rewind"),
+    ("h", "hide"),
+    ("Esc", "back"),
+)
 
 
 class Bar(Widget):
@@ -54,14 +91,22 @@ class Bar(Widget):
         ground = Style(bgcolor=self.palette.ground, color=self.palette.text)
         if y >= len(lines):
             return Strip.blank(self.size.width, ground)
-        return Strip(lines[y]).crop_extend(0, self.size.width, ground).apply_style(ground)
+        return (
+            Strip(lines[y])
+            .crop_extend(0, self.size.width, ground)
+            .apply_style(ground)
+        )
 
 
 def spread(left: list[Segment], right: list[Segment], width: int) -> list[Segment]:
     """Two ends of one line. If they do not both fit, the left end is cut."""
     room = width - Segment.get_line_length(right)
     kept = list(Strip(left).crop(0, max(room - 1, 0)))
-    return [*kept, Segment(" " * max(room - Segment.get_line_length(kept), 0)), *right]
+    return [
+        *kept,
+        Segment(" " * max(room - Segment.get_line_length(kept), 0)),
+        *right,
+    ]
 
 
 class Title(Bar):
@@ -75,7 +120,11 @@ class Title(Bar):
     def lines(self) -> list[list[Segment]]:
         colours, raised = self.palette, Style(bgcolor=self.palette.raised)
         right = (
-            [Segment(f" {self.badge} ", raised + Style(color=colours.warn, bold=True))]
+            [
+                Segment(
+                    f" {self.badge} ", raised + Style(color=colours.warn, bold=True)
+                )
+            ]
             if self.badge
             else []
         )
@@ -84,7 +133,8 @@ class Title(Bar):
         name = [
             Segment(" steno ", raised + Style(color=colours.accent, bold=True)),
             Segment(
-                one_line(self.title or "a new session", room), raised + Style(color=colours.text)
+                one_line(self.title or "a new session", room),
+                raised + Style(color=colours.text),
             ),
         ]
         return [
@@ -116,7 +166,9 @@ class Waiting(Bar):
         found: list[list[Segment]] = []
         hidden = len(self._said) - WAITING_SHOWN_MAX
         if hidden > 0:
-            found.append([Segment(f"   … {hidden} before", Style(color=colours.soft))])
+            found.append(
+                [Segment(f"   … {hidden} before", Style(color=colours.soft))]
+            )
         for i, said in enumerate(shown := self._said[-WAITING_SHOWN_MAX:]):
             last = i == len(shown) - 1
             hint = "  ↑ takes it back" if last else ""
@@ -124,7 +176,8 @@ class Waiting(Bar):
             found.append(
                 [
                     Segment(
-                        " » steers  " if said.steers else " » queued  ", Style(color=colours.warn)
+                        " » steers  " if said.steers else " » queued  ",
+                        Style(color=colours.warn),
                     ),
                     Segment(one_line(said.text, room), Style(color=colours.text)),
                     Segment(hint, Style(color=colours.soft)),
@@ -162,7 +215,11 @@ class Asking(Bar):
     @property
     def chosen(self) -> Answer | None:
         """What Enter answers while nothing is typed; nothing until a choice was made."""
-        return None if self._chosen is None or not self._calls else CHOICES[self._chosen][0]
+        return (
+            None
+            if self._chosen is None or not self._calls
+            else CHOICES[self._chosen][0]
+        )
 
     def show(self, calls: list[Call]) -> None:
         if calls == self._calls:
@@ -183,7 +240,9 @@ class Asking(Bar):
     def choose(self, by: int) -> None:
         """Go to the next choice, or to the one before."""
         first = 0 if by > 0 else len(CHOICES) - 1
-        self._chosen = first if self._chosen is None else (self._chosen + by) % len(CHOICES)
+        self._chosen = (
+            first if self._chosen is None else (self._chosen + by) % len(CHOICES)
+        )
         self.refresh()
 
     def forget(self) -> None:
@@ -204,11 +263,14 @@ class Asking(Bar):
         room = max(self.size.width - width_of(question) - 2, 8)
         top = [
             Segment(question, ground + Style(color=colours.warn, bold=True)),
-            Segment(one_line(call.subject(), room), ground + Style(color=colours.text)),
+            Segment(
+                one_line(call.subject(), room), ground + Style(color=colours.text)
+            ),
         ]
         hint = self._hint or (CONFIRM if self._chosen is not None else CHOOSE)
         told = Segment(
-            f" {hint}", ground + Style(color=colours.warn if self._hint else colours.soft)
+            f" {hint}",
+            ground + Style(color=colours.warn if self._hint else colours.soft),
         )
         return [
             list(Strip(line).crop_extend(0, self.size.width, ground))
@@ -219,9 +281,13 @@ class Asking(Bar):
         """While something is typed, Enter sends that: then no choice can be made."""
         found = [Segment(" ", ground)]
         for number, word in enumerate(self._words()):
-            style = ground + Style(color=self.palette.soft if self._hint else self.palette.text)
+            style = ground + Style(
+                color=self.palette.soft if self._hint else self.palette.text
+            )
             if number == self._chosen and not self._hint:
-                style = Style(color=self.palette.ground, bgcolor=self.palette.warn, bold=True)
+                style = Style(
+                    color=self.palette.ground, bgcolor=self.palette.warn, bold=True
+                )
             sign = "▸" if number == self._chosen and not self._hint else " "
             found += [Segment(f"{sign}{word} ", style), Segment("  ", ground)]
         return found
@@ -314,12 +380,17 @@ class Status(Bar):
         }
         left = [
             Segment(f" {MODES[self.mode]}", Style(color=tones[self.mode], bold=True)),
-            Segment(f" {sign} ", Style(color=colours.accent if self.busy else colours.good)),
+            Segment(
+                f" {sign} ",
+                Style(color=colours.accent if self.busy else colours.good),
+            ),
             Segment(self.state + clock, Style(color=colours.text)),
             Segment(f"  {self.hint}", soft),
         ]
         room = self.size.width - Segment.get_line_length(left) - 1
-        return [spread(left, [Segment(self._facts(room) + " ", soft)], self.size.width)]
+        return [
+            spread(left, [Segment(self._facts(room) + " ", soft)], self.size.width)
+        ]
 
     def _facts(self, room: int) -> str:
         """As many of them as there is room for; the model is shortened first."""

@@ -77,8 +77,12 @@ class Beside:
             if path is None or name in found:
                 continue
             if path.is_dir():
-                entries = sorted(f"{one.name}{'/' * one.is_dir()}" for one in path.iterdir())
-                found[name] = attachment(name, "\n".join(entries[:LISTED_MAX]).encode() or b"-")
+                entries = sorted(
+                    f"{one.name}{'/' * one.is_dir()}" for one in path.iterdir()
+                )
+                found[name] = attachment(
+                    name, "\n".join(entries[:LISTED_MAX]).encode() or b"-"
+                )
             elif path.is_file():
                 found[name] = read_attachment(path)
         return list(found.values())
@@ -100,13 +104,22 @@ class Beside:
                 said, _ = await process.communicate()
         except TimeoutError:
             process.kill()
-            raise Misused(f"{command} took longer than {COMMAND_S:.0f} s and was ended") from None
+            raise Misused(
+                f"{command} took longer than {COMMAND_S:.0f} s and was ended"
+            ) from None
         text = said[:OUTPUT_BYTES_MAX].decode("utf-8", "replace").rstrip()
         shown = "\n".join(text.splitlines()[:12])
-        chat.tell(shown or "(it said nothing)", "quiet" if process.returncode == 0 else "warn")
+        chat.tell(
+            shown or "(it said nothing)",
+            "quiet" if process.returncode == 0 else "warn",
+        )
         head = f"$ {command}\n(exit status {process.returncode})\n"
-        chat.attached.append(attachment("output of a command", f"{head}{text}\n".encode()))
-        chat.tell("its output goes with your next message; /detach takes it off again")
+        chat.attached.append(
+            attachment("output of a command", f"{head}{text}\n".encode())
+        )
+        chat.tell(
+            "its output goes with your next message; /detach takes it off again"
+        )
 
     async def attach_image(self) -> None:
         for words in CLIPBOARDS:
@@ -120,7 +133,9 @@ class Beside:
                 self._chat.attached.append(attachment("clipboard.png", done.stdout))
                 self._chat.changed()
                 return
-        self._chat.tell("there is no image in the clipboard, or nothing here can read it", "warn")
+        self._chat.tell(
+            "there is no image in the clipboard, or nothing here can read it", "warn"
+        )
 
     async def write_in_editor(self) -> None:
         composer = self._chat.query_one(Composer)
@@ -132,8 +147,12 @@ class Beside:
                 with self._chat.suspend():
                     subprocess.run([*program, str(file)], check=False)  # noqa: S603, ASYNC221
             except (OSError, SuspendNotSupported) as error:
-                raise Misused(f"the editor {program[0]} could not be started: {error}") from error
-            composer.replace_text(file.read_text(encoding="utf-8", errors="replace").rstrip("\n"))
+                raise Misused(
+                    f"the editor {program[0]} could not be started: {error}"
+                ) from error
+            composer.replace_text(
+                file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+            )
 
     # --- finding
 
@@ -142,13 +161,20 @@ class Beside:
         gone."""
         chat = self._chat
         found: dict[str, None] = {}
-        for one in await chat.service.views.sessions(SAID_SESSIONS, folder=chat.service.folder):
+        for one in await chat.service.views.sessions(
+            SAID_SESSIONS, folder=chat.service.folder
+        ):
             page = (await chat.service.views.end(one.listed.id, 1_000)).page
             for record in reversed(page.records):
-                if isinstance(record.fact, InputAdmitted) and (text := said_in(record.fact.parts)):
+                if isinstance(record.fact, InputAdmitted) and (
+                    text := said_in(record.fact.parts)
+                ):
                     found.setdefault(text)
         texts = list(found)[:SAID_MAX]
-        rows = [Row(str(i), one_line(text, 200), text.lower()) for i, text in enumerate(texts)]
+        rows = [
+            Row(str(i), one_line(text, 200), text.lower())
+            for i, text in enumerate(texts)
+        ]
         done = await chat.ask(Finder("What you said", rows, {}, enter="say it again"))
         if done is not None:
             chat.query_one(Composer).replace_text(texts[int(done[1])])
@@ -197,11 +223,16 @@ class Beside:
         lines = [
             line
             for at, kind in ((-1, Said), (-1, Answer))
-            for one in [one for one in blocks if isinstance(one, kind) and one.text][at:]
+            for one in [one for one in blocks if isinstance(one, kind) and one.text][
+                at:
+            ]
             for line in paint(one, look)[:PREVIEW_LINES]
             if line
         ]
-        told = [Text.assemble(*((part.text, part.style or "") for part in line)) for line in lines]
+        told = [
+            Text.assemble(*((part.text, part.style or "") for part in line))
+            for line in lines
+        ]
         return Text("\n", no_wrap=True).join([Text(head, colours.soft), *told])
 
     # --- who answers
@@ -215,15 +246,27 @@ class Beside:
         rows = [self._model_row(spec, chat.prices.about(spec), now) for spec in specs]
         later = self._offered(now, frozenset(specs))
         done = await chat.ask(
-            Finder("Models", rows, {}, free="a spec, KIND:NAME", later=later, enter="choose")
+            Finder(
+                "Models",
+                rows,
+                {},
+                free="a spec, KIND:NAME",
+                later=later,
+                enter="choose",
+            )
         )
         return "" if done is None else done[1]
 
-    async def _offered(self, now: str, known: frozenset[str]) -> AsyncIterator[Sequence[Row]]:
+    async def _offered(
+        self, now: str, known: frozenset[str]
+    ) -> AsyncIterator[Sequence[Row]]:
         """The models of each provider, as they answer."""
         chat = self._chat
         config = chat.wiring.config
-        settings, table = model_settings(config, chat.wiring.where), catalogue.Table({})
+        settings, table = (
+            model_settings(config, chat.wiring.where),
+            catalogue.Table({}),
+        )
 
         async def ask(name: str) -> Sequence[Row]:
             try:
@@ -231,14 +274,18 @@ class Beside:
             except (catalogue.NotAnswered, ConfigError):
                 return ()
             found = ((one.spec, chat.prices.with_told(one)) for one in offers)
-            return [self._model_row(*one, now) for one in found if one[0] not in known]
+            return [
+                self._model_row(*one, now) for one in found if one[0] not in known
+            ]
 
         names = {*catalogue.askable(settings, config.keyed), *LOCAL}
         for answer in asyncio.as_completed(map(ask, sorted(names))):
             yield await answer
 
     def _model_row(self, spec: str, about: About, now: str) -> Row:
-        context = "" if about.context is None else f"{wording.count(about.context)} tokens"
+        context = (
+            "" if about.context is None else f"{wording.count(about.context)} tokens"
+        )
         price = ""
         if about.price_in is not None and about.price_out is not None:
             price = f"${about.price_in:g} / ${about.price_out:g}"
@@ -253,9 +300,14 @@ class Beside:
         config, where = chat.wiring.config, chat.wiring.where
         if not name:
             here = await logins.servers_here(config, where)
-            ways = [(f"key {one}", f"A key for {KNOWN[one].title}") for one in OFFERED]
+            ways = [
+                (f"key {one}", f"A key for {KNOWN[one].title}") for one in OFFERED
+            ]
             ways += [
-                (specs[0], f"{KNOWN[one].title} on this machine: {specs[0].partition(':')[2]}")
+                (
+                    specs[0],
+                    f"{KNOWN[one].title} on this machine: {specs[0].partition(':')[2]}",
+                )
                 for one, specs in here.items()
             ]
             picked = await chat.ask(Choice("Who is to answer?", "", ways))
@@ -267,7 +319,9 @@ class Beside:
                 return picked
             name = picked.removeprefix("key ")
         title = KNOWN[name].title if name in KNOWN else name
-        key = await chat.ask(Typed(f"Key for {title} (it is not shown)", "", secret=True))
+        key = await chat.ask(
+            Typed(f"Key for {title} (it is not shown)", "", secret=True)
+        )
         if key is None:
             return ""
         chat.tell(f"trying the key at {title} …")
@@ -281,7 +335,9 @@ class Beside:
         if not logins.log_out(self._chat.wiring.where, name):
             raise Misused(f"{name}: no key was kept by /login; nothing was changed")
         self._chat.wiring.look_again()
-        self._chat.tell(f"{name}: the key is gone from here; the provider may still take it")
+        self._chat.tell(
+            f"{name}: the key is gone from here; the provider may still take it"
+        )
 
     # --- colours
 
@@ -292,7 +348,9 @@ class Beside:
         try:
             if first == "new":
                 file = palette.write_own(name.strip(), chat.palette, home)
-                chat.tell(f"your theme: edit {file}, then /theme {name.strip()} shows it")
+                chat.tell(
+                    f"your theme: edit {file}, then /theme {name.strip()} shows it"
+                )
                 typed = name.strip()
             if not typed:
                 rows = [
@@ -376,7 +434,9 @@ class Beside:
             "instructions of the folder": len(context.guidance),
             "surroundings": len(context.surroundings),
             "memories": sum(map(len, context.memories)),
-            "tools": sum(len(tool.schema) + len(tool.description) for tool in context.tools),
+            "tools": sum(
+                len(tool.schema) + len(tool.description) for tool in context.tools
+            ),
         }
         rest = max(len(system_text(context)) - sum(list(sizes.values())[:3]), 0)
         whole = tokens.of_request(history)
@@ -384,12 +444,21 @@ class Beside:
         told = sum(known.values()) // 4
         most = chat.prices.context_max(context.model)
         lines = [
-            f"{name}: about {wording.count(size // 4)}" for name, size in known.items() if size
+            f"{name}: about {wording.count(size // 4)}"
+            for name, size in known.items()
+            if size
         ]
-        lines.append(f"{len(entries)} messages: about {wording.count(max(whole - told, 0))}")
+        lines.append(
+            f"{len(entries)} messages: about {wording.count(max(whole - told, 0))}"
+        )
         of = f" of {wording.count(most)}" if most else ""
         chat.tell(
-            "\n".join([f"the next request has about {wording.count(whole)} tokens{of}", *lines])
+            "\n".join(
+                [
+                    f"the next request has about {wording.count(whole)} tokens{of}",
+                    *lines,
+                ]
+            )
         )
 
 
@@ -398,7 +467,11 @@ def _used(model: str, used: UsageTotal, cost: float | None) -> str:
         f"{wording.count(used.input or 0)} tokens in",
         f"{wording.count(used.output or 0)} out",
     ]
-    parts += [f"{wording.count(used.cached)} of those in from a cache"] if used.cached else []
+    parts += (
+        [f"{wording.count(used.cached)} of those in from a cache"]
+        if used.cached
+        else []
+    )
     parts += [f"{used.unreported} calls without a count"] if used.unreported else []
     parts += [dollars(cost)] if cost is not None else []
     return f"{model}: {', '.join(parts)}, in {used.calls} calls"

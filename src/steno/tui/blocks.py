@@ -12,7 +12,14 @@ from steno.journal.transcript import MessageState
 from steno.workspace.diffs import Diff
 
 CallState = Literal[
-    "asked", "waiting", "running", "returned", "failed", "refused", "interrupted", "unknown"
+    "asked",
+    "waiting",
+    "running",
+    "returned",
+    "failed",
+    "refused",
+    "interrupted",
+    "unknown",
 ]
 Tone = Literal["quiet", "good", "warn", "bad"]
 
@@ -75,7 +82,9 @@ class Call(Struct, frozen=True, tag=True):
         """What the call is about, in a line: its command, its path, or all of its arguments."""
         given = self.given()
         if self.name == "todo" and isinstance(steps := given.get("steps"), list):
-            done = sum(isinstance(one, dict) and one.get("status") == "done" for one in steps)
+            done = sum(
+                isinstance(one, dict) and one.get("status") == "done" for one in steps
+            )
             return f"{done} of {len(steps)} done"
         for key in ("command", "path", "query", "prompt", "task", "url"):
             if isinstance(value := given.get(key), str):

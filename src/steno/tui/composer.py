@@ -96,10 +96,17 @@ class Completions(Widget):
         one = self._found[at]
         head = f"{one.sign}{one.name} {one.takes}".rstrip()
         line = [
-            Segment(" ▸ " if at == self._at else "   ", ground + Style(color=colours.accent)),
-            Segment(head.ljust(20), ground + Style(color=colours.text, bold=at == self._at)),
             Segment(
-                " " + one_line(one.does, self.size.width - 25), ground + Style(color=colours.soft)
+                " ▸ " if at == self._at else "   ",
+                ground + Style(color=colours.accent),
+            ),
+            Segment(
+                head.ljust(20),
+                ground + Style(color=colours.text, bold=at == self._at),
+            ),
+            Segment(
+                " " + one_line(one.does, self.size.width - 25),
+                ground + Style(color=colours.soft),
             ),
         ]
         return Strip(line).crop_extend(0, self.size.width, ground)
@@ -113,7 +120,9 @@ class Composer(TextArea):
     class Sent(Message):
         """`answers` is the question that the text is an answer to; None if it is a message."""
 
-        def __init__(self, text: str, steer: bool, answers: str | None = None) -> None:
+        def __init__(
+            self, text: str, steer: bool, answers: str | None = None
+        ) -> None:
             super().__init__()
             self.text = text
             self.steer = steer
@@ -129,7 +138,10 @@ class Composer(TextArea):
 
     def __init__(self, offered: Completions, offers: Offers) -> None:
         super().__init__(
-            soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True
+            soft_wrap=True,
+            show_line_numbers=False,
+            tab_behavior="focus",
+            compact=True,
         )
         self.highlight_cursor_line = False
         self.takes_back = False
@@ -186,7 +198,9 @@ class Composer(TextArea):
 
     def put_back(self, text: str) -> None:
         """What was not sent after all stands before what was typed since, in lines of its own."""
-        self.replace_text(f"{text}\n{self.text}" if text and self.text else text or self.text)
+        self.replace_text(
+            f"{text}\n{self.text}" if text and self.text else text or self.text
+        )
         self._begun_at = None
 
     def on_text_area_changed(self) -> None:

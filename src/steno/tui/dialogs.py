@@ -2,7 +2,14 @@
 help."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from typing import Any, ClassVar
 
@@ -40,8 +47,14 @@ KEYS = (
     ("Ctrl-S", "steer: say it into the running turn, at its next step"),
     ("↑ when empty", "take the last queued input back; else what you said before"),
     ("Esc", "stop the turn and keep what was shown"),
-    ("Esc Esc", "with nothing running: to what you said last, to rewind, fork or hide from there"),
-    ("Ctrl-C", "the same; twice within two seconds, with nothing typed between: leave"),
+    (
+        "Esc Esc",
+        "with nothing running: to what you said last, to rewind, fork or hide from there",
+    ),
+    (
+        "Ctrl-C",
+        "the same; twice within two seconds, with nothing typed between: leave",
+    ),
     ("Shift-Tab", "the next mode: ask, accept edits, plan, everything"),
     ("@", "name a file or a folder, which goes along"),
     ("!", "run a command yourself; its output is attached"),
@@ -54,9 +67,15 @@ KEYS = (
     ("F3", "open what a long paste stands for"),
     ("Ctrl-D", "leave, if nothing runs and nothing is typed"),
     ("← →  Enter", "at a question about a tool call: choose an answer, confirm it"),
-    ("text  Enter", "at a question: deny the call and tell the model why; y, n or a answers it"),
+    (
+        "text  Enter",
+        "at a question: deny the call and tell the model why; y, n or a answers it",
+    ),
     ("Tab", "to the messages and back"),
-    ("Ctrl-O", "the list of sessions; type to find them by title and by what was said"),
+    (
+        "Ctrl-O",
+        "the list of sessions; type to find them by title and by what was said",
+    ),
     ("Ctrl-N", "a new session"),
     ("F1", "this help"),
     ("F8", "plain text: for the terminal's own selection"),
@@ -87,7 +106,9 @@ class Row(Struct, frozen=True):
     """The message of it that was found, if one was."""
 
     def has(self, word: str) -> bool:
-        return word in self.words or (len(word) >= ID_CHARS_MIN and self.id.startswith(word))
+        return word in self.words or (
+            len(word) >= ID_CHARS_MIN and self.id.startswith(word)
+        )
 
 
 def columns(rows: Sequence[Row], width: int) -> list[Text]:
@@ -110,7 +131,9 @@ def columns(rows: Sequence[Row], width: int) -> list[Text]:
         line = Text(set_cell_size(name, room), no_wrap=True)
         if row.says:
             line.stylize("dim", names)
-        for cell, wide in zip(row.beside[len(row.beside) - len(beside) :], beside, strict=True):
+        for cell, wide in zip(
+            row.beside[len(row.beside) - len(beside) :], beside, strict=True
+        ):
             line.append(" " * (wide - cell_len(cell)) + cell, "dim")
         found.append(line)
     return found
@@ -166,7 +189,9 @@ class Finder(ModalScreen[tuple[str, str] | None]):
             ("Enter", self._enter),
             *((key, word) for key, (_, word) in self._acts.items()),
         ]
-        hint = "   ".join(f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")])
+        hint = "   ".join(
+            f"{_key(key)} {word}" for key, word in [*hints, ("escape", "back")]
+        )
         with Vertical(classes="panel"):
             yield Static(self._heading, classes="heading")
             yield self._typing
@@ -244,27 +269,35 @@ class Finder(ModalScreen[tuple[str, str] | None]):
         self._listed_for = wanted
         words = wanted.lower().split()
         found = [row for row in self._rows if all(row.has(word) for word in words)]
-        found = sorted(found, key=lambda row: not all(word in row.name.lower() for word in words))[
-            :ROWS_MAX
-        ]
+        found = sorted(
+            found, key=lambda row: not all(word in row.name.lower() for word in words)
+        )[:ROWS_MAX]
         if self._searched[0] == wanted:
             known = {row.id for row in found}
             found += [row for row in self._searched[1] if row.id not in known]
         self._at = {row.id: row.at for row in found}
         lines = columns(found, listed.size.width - listed.scrollbar_size_vertical)
         listed.clear_options()
-        listed.add_options(Option(line, id=row.id) for row, line in zip(found, lines, strict=True))
+        listed.add_options(
+            Option(line, id=row.id) for row, line in zip(found, lines, strict=True)
+        )
         if not found:
             none = "No matches" + (f"; {self._end}" if self._end else "")
             said = f'use "{wanted}" ({self._free})' if self._free and wanted else none
             listed.add_option(
-                Option(Text(said, style="italic"), disabled=not (self._free and wanted))
+                Option(
+                    Text(said, style="italic"), disabled=not (self._free and wanted)
+                )
             )
         elif self._end not in ("", MORE):  # what is listed is not all there is
             listed.add_option(Option(Text(self._end, style="italic"), disabled=True))
-        listed.highlighted = next((at for at, row in enumerate(found) if row.id == chosen), 0)
+        listed.highlighted = next(
+            (at for at, row in enumerate(found) if row.id == chosen), 0
+        )
 
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+    def on_option_list_option_highlighted(
+        self, event: OptionList.OptionHighlighted
+    ) -> None:
         if self._preview is not None and event.option_id is not None:
             shown, id = self._preview, event.option_id
             self.run_worker(
@@ -273,7 +306,9 @@ class Finder(ModalScreen[tuple[str, str] | None]):
                 group="preview",
             )
 
-    async def _show(self, preview: Callable[[str, int], Awaitable[Text]], id: str) -> None:
+    async def _show(
+        self, preview: Callable[[str, int], Awaitable[Text]], id: str
+    ) -> None:
         await asyncio.sleep(PREVIEW_AFTER_S)
         try:
             self._previewed.update(await preview(id, self._previewed.size.width))
@@ -290,7 +325,9 @@ class Finder(ModalScreen[tuple[str, str] | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self._done("open")
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_option_list_option_selected(
+        self, event: OptionList.OptionSelected
+    ) -> None:
         self._done("open")
 
     def on_key(self, event: events.Key) -> None:
@@ -333,7 +370,9 @@ class Sure(ModalScreen[bool]):
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_option_list_option_selected(
+        self, event: OptionList.OptionSelected
+    ) -> None:
         self.dismiss(event.option_index == 1)
 
 
@@ -344,7 +383,9 @@ class Choice(ModalScreen[str | None]):
         Binding("escape", "dismiss(None)", "Back", priority=True)
     ]
 
-    def __init__(self, question: str, detail: str, answers: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, question: str, detail: str, answers: Sequence[tuple[str, str]]
+    ) -> None:
         super().__init__()
         self._question = question
         self._detail = detail
@@ -355,20 +396,26 @@ class Choice(ModalScreen[str | None]):
             yield Static(self._question, classes="heading", markup=False)
             if self._detail:
                 yield Static(self._detail, markup=False)
-            yield OptionList(*(said for _, said in self._answers), compact=True, markup=False)
+            yield OptionList(
+                *(said for _, said in self._answers), compact=True, markup=False
+            )
             yield Static("↑ ↓ choose   Enter confirms   Esc back", classes="hint")
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_option_list_option_selected(
+        self, event: OptionList.OptionSelected
+    ) -> None:
         self.dismiss(self._answers[event.option_index][0])
 
 
 class Shown(ModalScreen[None]):
     """Something to read."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss(None)", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss(None)", "Back")
+    ]
 
     def __init__(self, heading: str, lines: Callable[[int], Sequence[Text]]) -> None:
         super().__init__()
@@ -391,7 +438,9 @@ class Line(Input):
     """A line in which keys that edit act in their place among the letters, and those that the
     screen acts on are left to it."""
 
-    def __init__(self, value: str = "", left: Collection[str] = (), **more: Any) -> None:
+    def __init__(
+        self, value: str = "", left: Collection[str] = (), **more: Any
+    ) -> None:
         super().__init__(value, compact=True, **more)
         self._left = left
 
@@ -430,7 +479,9 @@ class Typed(ModalScreen[str | None]):
 
 
 class Help(ModalScreen[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,f1,enter", "dismiss(None)", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f1,enter", "dismiss(None)", "Back")
+    ]
 
     def __init__(self, palette: Palette, about: str) -> None:
         super().__init__()
@@ -456,11 +507,15 @@ class Help(ModalScreen[None]):
         self._section(table, "In the input", KEYS)
         self._section(table, "In the messages", MESSAGE_KEYS)
         self._section(
-            table, "Commands", [(f"/{c.name} {c.takes}".rstrip(), c.does) for c in COMMANDS]
+            table,
+            "Commands",
+            [(f"/{c.name} {c.takes}".rstrip(), c.does) for c in COMMANDS],
         )
         return table
 
-    def _section(self, table: Table, name: str, rows: Sequence[tuple[str, str]]) -> None:
+    def _section(
+        self, table: Table, name: str, rows: Sequence[tuple[str, str]]
+    ) -> None:
         table.add_row(Text(name, f"bold {self._palette.heading}"), "")
         for key, does in rows:
             table.add_row(f"  {key}", does)
@@ -468,5 +523,11 @@ class Help(ModalScreen[None]):
 
 
 def _key(key: str) -> str:
-    names = {"escape": "Esc", "delete": "Del", "f2": "F2", "f4": "F4", "ctrl+n": "Ctrl-N"}
+    names = {
+        "escape": "Esc",
+        "delete": "Del",
+        "f2": "F2",
+        "f4": "F4",
+        "ctrl+n": "Ctrl-N",
+    }
     return names.get(key, key)

@@ -34,7 +34,9 @@ async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
     chat = Chat(service, wiring, beginning, shade)
     chat.answer_is_late = asked.late
     chat.on_leaving = lambda status: leave_by_deadline(restorer.restore, status)
-    going = {number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()}
+    going = {
+        number: partial(chat.go, LEFT, reason) for number, reason in REASONS.items()
+    }
     with heeding(going | {signal.SIGINT: chat.action_interrupt}):
         await chat.run_async()
         restorer.done = True

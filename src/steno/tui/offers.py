@@ -35,18 +35,28 @@ COMMANDS = (
     Command("retry", "", "run the last prompt again"),
     Command("stop", "", "stop the running turn"),
     Command("steer", "TEXT", "say something into the running turn"),
-    Command("mode", "[MODE]", "what runs without asking: ask, edits, plan, everything"),
+    Command(
+        "mode", "[MODE]", "what runs without asking: ask, edits, plan, everything"
+    ),
     Command("diff", "", "how this session changed the files"),
     Command("undo", "", "undo the last turn: the talk, the files or both"),
     Command("redo", "", "take the last undo or rewind back"),
     Command("rewind", "[SEQ]", "take what follows a message out of the model's view"),
     Command("fork", "[SEQ]", "go on in a session of its own from a message"),
-    Command("hide", "[SEQ]", "take one message out of the model's view, or put it back"),
+    Command(
+        "hide", "[SEQ]", "take one message out of the model's view, or put it back"
+    ),
     Command("model", "[SPEC]", "have another model answer"),
-    Command("login", "[NAME]", "keep a key of a provider, or use a server on this machine"),
+    Command(
+        "login", "[NAME]", "keep a key of a provider, or use a server on this machine"
+    ),
     Command("logout", "NAME", "forget the key of a provider"),
     Command("compact", "", "have the older part summarised"),
-    Command("goal", "TEXT", "say what this session is for; the model is told with every request"),
+    Command(
+        "goal",
+        "TEXT",
+        "say what this session is for; the model is told with every request",
+    ),
     Command("memory", "", "what this session is told of earlier ones"),
     Command("cost", "", "what this session has used, by model"),
     Command("context", "", "what fills the model's context"),
@@ -57,7 +67,11 @@ COMMANDS = (
     Command("delete", "", "delete this session for good"),
     Command("copy", "", "copy the last answer"),
     Command("plain", "", "plain text, for the terminal's own selection"),
-    Command("theme", "[NAME]", "other colours; they are kept. /theme new NAME begins your own"),
+    Command(
+        "theme",
+        "[NAME]",
+        "other colours; they are kept. /theme new NAME begins your own",
+    ),
     Command("quit", "", "leave; everything is kept"),
 )
 
@@ -98,7 +112,9 @@ def nearest(name: str, own: Sequence[OwnCommand] = ()) -> str | None:
 class Offers:
     """The commands of the program and of the person, and the files of the folder."""
 
-    def __init__(self, own: Sequence[OwnCommand] = (), files: Files | None = None) -> None:
+    def __init__(
+        self, own: Sequence[OwnCommand] = (), files: Files | None = None
+    ) -> None:
         self.own = {one.name: one for one in own if one.name not in _BY_NAME}
         self._files = files
 
@@ -120,8 +136,14 @@ class Offers:
         """What a text up to the cursor can become; none if it is no beginning of anything."""
         if self._files is not None and (mention := MENTION.search(line)) is not None:
             found = self._files.like(mention[1], FILES_OFFERED_MAX)
-            return [Command(path, "", "", "@") for path in found if path != mention[1]]
-        if not line.startswith("/") or any(char.isspace() for char in line) or "/" in line[1:]:
+            return [
+                Command(path, "", "", "@") for path in found if path != mention[1]
+            ]
+        if (
+            not line.startswith("/")
+            or any(char.isspace() for char in line)
+            or "/" in line[1:]
+        ):
             return []
         begun = line[1:].lower()
         commands = self.all()
@@ -131,4 +153,8 @@ class Offers:
             for name, here in ELSEWHERE.items()
             if len(begun) > 1 and name.startswith(begun) and name not in self.own
         ]
-        return first + [one for one in commands if begun and begun in one.name and one not in first]
+        return first + [
+            one
+            for one in commands
+            if begun and begun in one.name and one not in first
+        ]

@@ -124,7 +124,9 @@ class Scroll(ScrollView, can_focus=True):
 
     @property
     def chosen(self) -> Block | None:
-        return next((block for block in self._blocks if block.key == self._chosen), None)
+        return next(
+            (block for block in self._blocks if block.key == self._chosen), None
+        )
 
     def restyle(self, palette: Palette) -> None:
         self._palette = palette
@@ -185,7 +187,11 @@ class Scroll(ScrollView, can_focus=True):
         if known is not None and known.look == look and known.block == block:
             return known.strips
         growing = None
-        if isinstance(block, Answer) and block.state == "streaming" and not look.plain:
+        if (
+            isinstance(block, Answer)
+            and block.state == "streaming"
+            and not look.plain
+        ):
             growing = Growing(look.palette, inner_width(look.width), MARGIN)
             if known is not None and known.growing is not None and known.look == look:
                 growing = known.growing
@@ -214,9 +220,15 @@ class Scroll(ScrollView, can_focus=True):
 
     def _fill_up(self) -> int:
         """Lay out blocks above the window until there are enough; how many lines that added."""
-        before, wanted = self.virtual_size.height, self.size.height * (SCREENS_AHEAD + 1)
+        before, wanted = (
+            self.virtual_size.height,
+            self.size.height * (SCREENS_AHEAD + 1),
+        )
         height = before
-        while self._lo > 0 and height - round(self.scroll_y if not self.following else 0) < wanted:
+        while (
+            self._lo > 0
+            and height - round(self.scroll_y if not self.following else 0) < wanted
+        ):
             self._lo -= 1
             height += len(self._strips(self._blocks[self._lo]))
         if height != before:
@@ -284,7 +296,9 @@ class Scroll(ScrollView, can_focus=True):
         self.screen.clear_selection()
         self.set_reactive(Scroll.scroll_y, max(self.scroll_y + lines, 0))
         self.set_reactive(Scroll.scroll_target_y, self.scroll_y)
-        self.vertical_scrollbar.position = self.scroll_y  # what is set silently is not watched
+        self.vertical_scrollbar.position = (
+            self.scroll_y
+        )  # what is set silently is not watched
         self._refresh_scroll()
         self.refresh()
 
@@ -306,7 +320,9 @@ class Scroll(ScrollView, can_focus=True):
     def _block_at(self, line: int) -> int | None:
         """The block at a line, counted from the beginning of the window."""
         return (
-            bisect_right(self._starts, line) - 1 if 0 <= line < self.virtual_size.height else None
+            bisect_right(self._starts, line) - 1
+            if 0 <= line < self.virtual_size.height
+            else None
         )
 
     # --- painting
@@ -330,7 +346,9 @@ class Scroll(ScrollView, can_focus=True):
         first = cell_len(text[:start])
         last = self.size.width if end == -1 else cell_len(text[:end])
         under = Style(bgcolor=self._palette.accent, color=self._palette.ground)
-        middle = Strip([Segment(part.text, under) for part in strip.crop(first, last)])
+        middle = Strip(
+            [Segment(part.text, under) for part in strip.crop(first, last)]
+        )
         return Strip.join([strip.crop(0, first), middle, strip.crop(last)])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -381,11 +399,17 @@ class Scroll(ScrollView, can_focus=True):
 
     def action_choose(self, by: int) -> None:
         """Go to another message."""
-        choosable = [i for i, block in enumerate(self._blocks) if not isinstance(block, Notice)]
+        choosable = [
+            i for i, block in enumerate(self._blocks) if not isinstance(block, Notice)
+        ]
         if not choosable:
             return
         now = next(
-            (n for n, i in enumerate(choosable) if self._blocks[i].key == self._chosen),
+            (
+                n
+                for n, i in enumerate(choosable)
+                if self._blocks[i].key == self._chosen
+            ),
             len(choosable) - 1,
         )
         if now + by >= len(choosable):
@@ -397,7 +421,11 @@ class Scroll(ScrollView, can_focus=True):
 
     def go_to(self, seq: int) -> bool:
         """Choose the message at a seq; whether it is here."""
-        found = [i for i, one in enumerate(self._blocks) if getattr(one, "seq", None) == seq]
+        found = [
+            i
+            for i, one in enumerate(self._blocks)
+            if getattr(one, "seq", None) == seq
+        ]
         if found:
             self.following, self._chosen = False, self._blocks[found[0]].key
             self._bring(found[0])
@@ -425,7 +453,10 @@ class Scroll(ScrollView, can_focus=True):
             self.scroll_to(y=start, animate=False, immediate=True, force=True)
         elif start + height > bottom:
             self.scroll_to(
-                y=start + height - self.size.height, animate=False, immediate=True, force=True
+                y=start + height - self.size.height,
+                animate=False,
+                immediate=True,
+                force=True,
             )
         self._extend()
         self.refresh()

@@ -71,13 +71,17 @@ def state(
         return Doing("waits for your answer", False, "Ctrl-C stops the turn")
     if turn.interrupted is not None:
         return Doing(f"stopping{where}", True)
-    running = [call.call.name for call in turn.calls.values() if call.started is not None]
+    running = [
+        call.call.name for call in turn.calls.values() if call.started is not None
+    ]
     if running:
         word = f"running {', '.join(sorted(set(running)))}"
     elif streams and not (turn.step is None and turn.lost):
         word = "answering"
     else:
-        attempt = f", attempt {turn.lost + 1} of {trying.attempts_max}" if turn.lost else ""
+        attempt = (
+            f", attempt {turn.lost + 1} of {trying.attempts_max}" if turn.lost else ""
+        )
         word = f"{_waiting(turn, trying)}{attempt}"
     return Doing(word + where, True, "Esc stops")
 
@@ -94,9 +98,15 @@ def meaning(answer: Answer | None) -> str:
     if answer is None:
         return "Enter queues your message; the question stays open"
     if answer.decision == "allow":
-        always = " and calls like it in this session for 30 days" if answer.always else ""
+        always = (
+            " and calls like it in this session for 30 days" if answer.always else ""
+        )
         return f"Enter allows it{always}"
-    return "Enter denies it and tells the model why" if answer.reason else "Enter denies it"
+    return (
+        "Enter denies it and tells the model why"
+        if answer.reason
+        else "Enter denies it"
+    )
 
 
 def _to_go_on(state: State, elsewhere: str | None) -> str:
@@ -108,7 +118,9 @@ def _to_go_on(state: State, elsewhere: str | None) -> str:
 
 def answering(state: State) -> str:
     """The fallback that answers the rest of the open turn; "" if none took over."""
-    return state.turn.fallen[-1] if state.turn is not None and state.turn.fallen else ""
+    return (
+        state.turn.fallen[-1] if state.turn is not None and state.turn.fallen else ""
+    )
 
 
 def waits_for_you(state: State) -> bool:
@@ -127,7 +139,9 @@ def runner(owner: str) -> str:
     return f"process {rest} on {host}" if rest.isdigit() else owner
 
 
-def left_open(folded: Folded, row: ListingRow, elsewhere: str | None) -> list[tuple[str, Tone]]:
+def left_open(
+    folded: Folded, row: ListingRow, elsewhere: str | None
+) -> list[tuple[str, Tone]]:
     """What a person who resumes a session must know."""
     found: list[tuple[str, Tone]] = []
     state = folded.state
@@ -154,12 +168,21 @@ def left_open(folded: Folded, row: ListingRow, elsewhere: str | None) -> list[tu
             )
         )
     if row.pending and elsewhere is None:
-        many = "an input waits" if len(row.pending) == 1 else f"{len(row.pending)} inputs wait"
+        many = (
+            "an input waits"
+            if len(row.pending) == 1
+            else f"{len(row.pending)} inputs wait"
+        )
         found.append(
-            (f"{many} unanswered: /continue runs what waits, ↑ takes the last one back", "warn")
+            (
+                f"{many} unanswered: /continue runs what waits, ↑ takes the last one back",
+                "warn",
+            )
         )
     if not found:
-        found.append((f"resumed; last used {ago(row.updated_ms, time.time())}", "quiet"))
+        found.append(
+            (f"resumed; last used {ago(row.updated_ms, time.time())}", "quiet")
+        )
     return found
 
 

@@ -35,7 +35,9 @@ READ_BYTES = 4_096
 
 ANSWERS = re.compile(rb"\x1b\]11;[^\x07\x1b]*(\x07|\x1b\\)|\x1b\[\?[0-9;]*c")
 """What a terminal says of its ground, and what it is."""
-_BEGUN_ANSWER = re.compile(rb"\x1b(\](1(1(;[^\x07\x1b]*\x1b?)?)?)?|\[\?[0-9;]*|\[)?\Z")
+_BEGUN_ANSWER = re.compile(
+    rb"\x1b(\](1(1(;[^\x07\x1b]*\x1b?)?)?)?|\[\?[0-9;]*|\[)?\Z"
+)
 LATE_S = 5.0
 """How long an answer may take over a slow line until it would be taken for keys."""
 
@@ -153,7 +155,9 @@ class Terminal(LinuxDriver):
 
     def _watch_for_hang_up(self) -> None:
         poll = select.poll()
-        poll.register(0, 0)  # nothing but what cannot be left out: that it hung up, or failed
+        poll.register(
+            0, 0
+        )  # nothing but what cannot be left out: that it hung up, or failed
         while not self._app._exit:
             if poll.poll(HANG_UP_LOOK_MS):
                 self._gone()
@@ -272,8 +276,12 @@ def _ask_ground() -> bytes:
 
 
 def _lightness(answer: str) -> float | None:
-    found = re.search(r"\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)", answer)
+    found = re.search(
+        r"\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)", answer
+    )
     if found is None:
         return None
-    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    red, green, blue = (
+        int(part, 16) / (16 ** len(part) - 1) for part in found.groups()
+    )
     return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)

@@ -182,7 +182,13 @@ class Folded(Struct):
                 self._cut = fact.step if cut else None
             case TurnEnded():
                 self._cut = None
-            case TurnStarted() | StepStarted() | InterruptAsked() | RuleSet() | OutputLate():
+            case (
+                TurnStarted()
+                | StepStarted()
+                | InterruptAsked()
+                | RuleSet()
+                | OutputLate()
+            ):
                 pass
             case (
                 SessionStarted()
@@ -195,7 +201,13 @@ class Folded(Struct):
                 pass
             case ItemKept():
                 self._read(seq, fact)
-            case ThreadFact() | HelperFact() | MemoryFact() | OutsideFact() | ItemsWithdrawn():
+            case (
+                ThreadFact()
+                | HelperFact()
+                | MemoryFact()
+                | OutsideFact()
+                | ItemsWithdrawn()
+            ):
                 pass
             case FileKept():
                 for call in self._calls.values():
@@ -214,9 +226,13 @@ class Folded(Struct):
                 if isinstance(part, ToolCall):
                     self._called_in[part.id] = seq
             if one.role == "tool":
-                call = self._call(self._called_in.get(one.call or "", seq), one.call or "")
+                call = self._call(
+                    self._called_in.get(one.call or "", seq), one.call or ""
+                )
                 call.settled = seq
-                call.outcome = Failed(one.parts) if one.failed else Returned(one.parts)
+                call.outcome = (
+                    Failed(one.parts) if one.failed else Returned(one.parts)
+                )
 
     def piece(self, piece: Piece) -> None:
         """Text that was just stored."""
@@ -235,7 +251,9 @@ class Folded(Struct):
 
     def streams(self, step: Seq) -> bool:
         """Whether something of an answer is there."""
-        return any(self._streams.get(Stream(step, kind)) for kind in ("text", "reasoning"))
+        return any(
+            self._streams.get(Stream(step, kind)) for kind in ("text", "reasoning")
+        )
 
     def forget_blocks(self) -> None:
         """They are made anew when they are asked for next."""
@@ -281,10 +299,17 @@ class Folded(Struct):
 
     def waiting(self) -> list[Said]:
         """The inputs that no turn has taken yet, the oldest first."""
-        waiting = [message for message in self.transcript.messages if message.state == "pending"]
-        steering = {seq for seq, input in self.state.pending.items() if input.mode == "steer"}
+        waiting = [
+            message
+            for message in self.transcript.messages
+            if message.state == "pending"
+        ]
+        steering = {
+            seq for seq, input in self.state.pending.items() if input.mode == "steer"
+        }
         return [
-            replace(_said(message, False), steers=message.seq in steering) for message in waiting
+            replace(_said(message, False), steers=message.seq in steering)
+            for message in waiting
         ]
 
     def asks(self) -> bool:
@@ -300,7 +325,9 @@ class Folded(Struct):
         if not self.asks():
             return []
         return [
-            block for block in self.blocks() if isinstance(block, Call) and block.state == "asked"
+            block
+            for block in self.blocks()
+            if isinstance(block, Call) and block.state == "asked"
         ]
 
     def _add(self, found: list[Block], message: Message, undone: bool) -> None:
@@ -316,8 +343,12 @@ class Folded(Struct):
                         self._live[Stream(card.seq, "output")] = len(found) - 1
             case "notice":
                 key = f"posted {message.seq}"
-                found.append(Notice(key, message.text, seq=message.seq, undone=undone))
-            case "assistant" | "tool":  # nothing came; or it stands in the card of its call
+                found.append(
+                    Notice(key, message.text, seq=message.seq, undone=undone)
+                )
+            case (
+                "assistant" | "tool"
+            ):  # nothing came; or it stands in the card of its call
                 pass
             case unreachable:
                 assert_never(unreachable)
@@ -330,7 +361,9 @@ class Folded(Struct):
         elif known.started is not None:
             output = self.streaming(Stream(known.started, "output"))
         measured = (
-            known.outcome is not None and not isinstance(known.outcome, Unknown) and known.began_ms
+            known.outcome is not None
+            and not isinstance(known.outcome, Unknown)
+            and known.began_ms
         )
         took_ms = known.ended_ms - known.began_ms if measured else None
         asks = (
@@ -362,7 +395,9 @@ class Folded(Struct):
         text = self.streaming(Stream(step, "text"))
         reasoning = self.streaming(Stream(step, "reasoning"))
         if text or reasoning:
-            self._live[Stream(step, "text")] = self._live[Stream(step, "reasoning")] = len(found)
+            self._live[Stream(step, "text")] = self._live[
+                Stream(step, "reasoning")
+            ] = len(found)
             found.append(Answer(f"a{step}", step, text, "streaming", 0, reasoning))
 
     def _call(self, step: Seq, call: str) -> _Call:
@@ -377,7 +412,8 @@ class Folded(Struct):
         before, fact = self._noticed, record.fact
         if isinstance(fact, StepStarted) and _broke_off(before):
             self._notices[-1] = replace(
-                self._notices[-1], text="the answer broke off; the model is asked to go on"
+                self._notices[-1],
+                text="the answer broke off; the model is asked to go on",
             )
         if (said := self._notice(fact)) is None:
             return
@@ -394,25 +430,38 @@ class Folded(Struct):
     def _notice(self, fact: AnyFact) -> tuple[str, Tone] | None:
         match fact:
             case TurnEnded() if fact.outcome != "done":
-                by_codex = bool(self._models) and self._models[-1].startswith("codex:")
+                by_codex = bool(self._models) and self._models[-1].startswith(
+                    "codex:"
+                )
                 return self._ending(fact, by_codex)
             case StepLost() if fact.cause not in CUT_OFF | {"stopped"}:
                 return wording.lost(fact), "warn"
             case StepSealed(ended="incomplete"):
                 return "the answer broke off", "warn"
             case StepSealed(ended="length"):
-                return "the answer was cut at the length limit; what there is of it is kept", "warn"
+                return (
+                    "the answer was cut at the length limit; what there is of it is kept",
+                    "warn",
+                )
             case StepStarted() if fact.takes and self._cut is not None:
                 return "cut off by the next message; what was shown is kept", "quiet"
             case TurnStarted(origin=Continues()):
                 return "taken up where it was cut off", "quiet"
             case Compacted():
-                return "summarised: the model is told a summary of everything above", "quiet"
+                return (
+                    "summarised: the model is told a summary of everything above",
+                    "quiet",
+                )
             case ThreadCompacted(runtime=runtime):
                 told = f"{runtime} made its own thread shorter; only {runtime} knows what it says"
                 return told, "quiet"
-            case HelperEnded(outcome="failed") if self._helpers.get(fact.started) == "summary":
-                return f"a summary could not be made: {fact.detail or 'no reason given'}", "warn"
+            case HelperEnded(outcome="failed") if (
+                self._helpers.get(fact.started) == "summary"
+            ):
+                return (
+                    f"a summary could not be made: {fact.detail or 'no reason given'}",
+                    "warn",
+                )
             case PlanUpdated():
                 return "\n".join((fact.title(), *fact.lines())), "quiet"
             case SessionStarted(forked_from=ForkPoint() as point):
@@ -430,7 +479,13 @@ class Folded(Struct):
                 | ThreadBound()
             ):
                 return None
-            case ToolFact() | ApprovalFact() | HelperFact() | MemoryFact() | OutsideFact():
+            case (
+                ToolFact()
+                | ApprovalFact()
+                | HelperFact()
+                | MemoryFact()
+                | OutsideFact()
+            ):
                 return None
             case FolderSet() | FileFact() | ItemFact():
                 return None
@@ -441,7 +496,10 @@ class Folded(Struct):
         before, model = self._models[-1] if self._models else "", context.model
         self._models.append(model)
         if context.instead_of and before != model:
-            return f"{model} answers the rest of this turn instead of {context.instead_of}", "warn"
+            return (
+                f"{model} answers the rest of this turn instead of {context.instead_of}",
+                "warn",
+            )
         if before and before != model:
             return f"{model} answers from here on", "quiet"
         return None
@@ -458,7 +516,10 @@ def _broke_off(fact: AnyFact | None) -> bool:
 
 def _is_cause(lost: AnyFact | None, ended: TurnEnded) -> bool:
     """Whether a turn ended for the reason for which its last request was lost."""
-    return isinstance(lost, StepLost) and (lost.cause, lost.detail) == (ended.cause, ended.detail)
+    return isinstance(lost, StepLost) and (lost.cause, lost.detail) == (
+        ended.cause,
+        ended.detail,
+    )
 
 
 def earlier_blocks(
@@ -471,7 +532,9 @@ def earlier_blocks(
     waited at its end stand in the later ones."""
     folded = Folded.empty(ending)
     folded.take([*page.waited, *page.records])
-    folded.transcript.messages = [m for m in folded.transcript.messages if m.seq not in shown_later]
+    folded.transcript.messages = [
+        m for m in folded.transcript.messages if m.seq not in shown_later
+    ]
     for record in later:
         folded.transcript.apply(record)
         folded.turns.apply(record)
@@ -481,7 +544,11 @@ def earlier_blocks(
 def _answer(message: Message, undone: bool) -> Answer | None:
     """None if it is nothing but calls."""
     reasoning = reasoning_of(message.parts)
-    if message.state == "complete" and message.tool_calls and not (message.text or reasoning):
+    if (
+        message.state == "complete"
+        and message.tool_calls
+        and not (message.text or reasoning)
+    ):
         return None
     return Answer(
         f"a{message.seq}",

@@ -19,7 +19,12 @@ from steno.service import Misused, Page, Service, Tail
 from steno.service.approvals import always
 from steno.service.attachments import Attachment
 from steno.session.live import LiveSession
-from steno.store.errors import OutcomeUnknown, StoreError, StoreUnwritable, UnknownSession
+from steno.store.errors import (
+    OutcomeUnknown,
+    StoreError,
+    StoreUnwritable,
+    UnknownSession,
+)
 from steno.tui.blocks import Block, Call, Said
 from steno.tui.status_line import problem
 from steno.tui.to_blocks import Folded, earlier_blocks
@@ -35,7 +40,10 @@ class Watched:
     told."""
 
     def __init__(
-        self, service: Service, changed: Callable[[], None], failed: Callable[[str], None]
+        self,
+        service: Service,
+        changed: Callable[[], None],
+        failed: Callable[[str], None],
     ) -> None:
         self.folded = Folded.empty()
         self.deleted = False
@@ -55,7 +63,9 @@ class Watched:
 
     async def open(self, session: str) -> None:
         """Show a session. When this returns, its end is folded."""
-        with contextlib.suppress(StoreUnwritable):  # one can look at what cannot be written
+        with contextlib.suppress(
+            StoreUnwritable
+        ):  # one can look at what cannot be written
             await self._service.visits.attend(session)
         self._live = await self._service.turns.show(
             session, self.leaving, self._changed, self._tell
@@ -84,7 +94,9 @@ class Watched:
             self._failed(f"{problem(error)}; what was shown is kept")
         else:
             what = f"{type(error).__name__}: {error}"
-            self._failed(f"something went wrong here ({what}); what was stored is kept")
+            self._failed(
+                f"something went wrong here ({what}); what was stored is kept"
+            )
 
     # --- what there is to see
 
@@ -106,7 +118,9 @@ class Watched:
 
     def elsewhere(self) -> str | None:
         """The process that runs it, if that is another one."""
-        return None if self._live is None or self._live.is_ours() else self._live.owner
+        return (
+            None if self._live is None or self._live.is_ours() else self._live.owner
+        )
 
     def blocks(self) -> list[Block]:
         return self._earlier + self.folded.blocks()
@@ -152,7 +166,10 @@ class Watched:
             for block in self.folded.blocks()[-DIFFS_MAX:]
             if isinstance(block, Call)
             and block.key not in diffs
-            and (block.file is not None or (block.state == "asked" and block.name in EDITS))
+            and (
+                block.file is not None
+                or (block.state == "asked" and block.name in EDITS)
+            )
         ]
 
     async def load_diffs(self) -> None:
@@ -163,7 +180,9 @@ class Watched:
             if call.file is not None:
                 found: Diff | None = await files.diff(call.file)
             else:
-                found = await files.preview(folded.state.folder, call.name, call.arguments)
+                found = await files.preview(
+                    folded.state.folder, call.name, call.arguments
+                )
             folded.diffs[call.key] = found
             folded.forget_blocks()
             self._changed()
@@ -210,7 +229,9 @@ class Watched:
     ) -> None:
         """Have an input accepted, then run the session. A new session begins with its first
         input."""
-        admitted = await self._service.admit(text, self.id, None, None, model, mode, attachments)
+        admitted = await self._service.admit(
+            text, self.id, None, None, model, mode, attachments
+        )
         if rights is not None:
             await self._service.edits.set_mode(admitted.session, rights)
         if self.id is None:
@@ -235,7 +256,11 @@ class Watched:
         if self.id is None or call.asked is None:
             return False
         approvals = self._service.approvals
-        rules = always(await approvals.choose(self.id, call.asked)) if answer.always else ()
+        rules = (
+            always(await approvals.choose(self.id, call.asked))
+            if answer.always
+            else ()
+        )
         rules = rules if given is None else given
         first = await approvals.decide(
             self.id, call.asked, answer.decision, answer.reason, rules=rules

@@ -49,7 +49,9 @@ def ending(ended: TurnEnded, by_codex: bool = False) -> tuple[str, Tone]:
         what = CAUSES.get(ended.cause, "")
         detail = ended.detail if not what or ended.detail not in what else ""
         said = "; ".join(filter(None, (what, detail))) or ended.cause
-        mend = "" if by_codex and ended.cause == "no_key" else MENDS.get(ended.cause, "")
+        mend = (
+            "" if by_codex and ended.cause == "no_key" else MENDS.get(ended.cause, "")
+        )
         return (
             (
                 f"failed: {said.removesuffix('.')}. Everything is kept; "
@@ -85,7 +87,9 @@ def advice(error: Exception) -> str:
         case UnknownSession():
             return "Ctrl-O lists those that there are"
         case SessionBusy():
-            return "nothing was changed; you follow it here, and Ctrl-C stops its turn"
+            return (
+                "nothing was changed; you follow it here, and Ctrl-C stops its turn"
+            )
         case Refusal(why="waits_for_approval"):
             return "answer the question first, or stop the turn with Ctrl-C"
         case Refusal(why="killed_each_time" | "nothing_came_back" | "forked"):
@@ -112,11 +116,17 @@ def count(number: int) -> str:
     """A number of tokens as people say it."""
     if number < 1_000:
         return str(number)
-    return f"{number / 1_000:.1f}k" if number < 1_000_000 else f"{number / 1_000_000:.2f}M"
+    return (
+        f"{number / 1_000:.1f}k"
+        if number < 1_000_000
+        else f"{number / 1_000_000:.2f}M"
+    )
 
 
 def duration(ms: int) -> str:
     if ms < 1_000:
         return f"{ms} ms"
     seconds = ms // 1_000
-    return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"
+    return (
+        f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"
+    )

@@ -85,7 +85,9 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _read(file: Path, name: str, kind: Literal["command", "skill"]) -> Iterator[Command]:
+def _read(
+    file: Path, name: str, kind: Literal["command", "skill"]
+) -> Iterator[Command]:
     try:
         if not file.is_file():
             return
@@ -107,7 +109,11 @@ def _parted(text: str) -> tuple[dict[str, str], str]:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].strip() != "---" or "---" not in (line.strip() for line in lines[1:]):
         return {}, text
-    end = next(at for at, line in enumerate(lines[1:], start=1) if line.strip() == "---")
+    end = next(
+        at for at, line in enumerate(lines[1:], start=1) if line.strip() == "---"
+    )
     pairs = (line.partition(":") for line in lines[1:end])
-    head = {key.strip().lower(): value.strip().strip("'\"") for key, _, value in pairs}
+    head = {
+        key.strip().lower(): value.strip().strip("'\"") for key, _, value in pairs
+    }
     return head, "\n".join(lines[end + 1 :])

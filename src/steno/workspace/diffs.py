@@ -120,13 +120,17 @@ def _same(old: list[str], i: int, j: int, count: int) -> Iterator[DiffLine]:
         yield DiffLine(" ", old[i + by], i + by + 1, j + by + 1)
 
 
-def _changed(old: list[str], new: list[str], at: tuple[int, int, int, int]) -> Iterator[DiffLine]:
+def _changed(
+    old: list[str], new: list[str], at: tuple[int, int, int, int]
+) -> Iterator[DiffLine]:
     """What goes, then what comes; a line that became another one is marked where they differ."""
     i1, i2, j1, j2 = at
     marks: dict[tuple[Sign, int], tuple[Span, ...]] = {}
     if i2 - i1 == j2 - j1:
         for by in range(i2 - i1):
-            marks["-", i1 + by], marks["+", j1 + by] = _words(old[i1 + by], new[j1 + by])
+            marks["-", i1 + by], marks["+", j1 + by] = _words(
+                old[i1 + by], new[j1 + by]
+            )
     for i in range(i1, i2):
         yield DiffLine("-", old[i], i + 1, None, marks.get(("-", i), ()))
     for j in range(j1, j2):
@@ -137,7 +141,10 @@ def _codes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int
     """What is the same at both ends is not compared line by line."""
     most = min(len(old), len(new))
     start = next((at for at in range(most) if old[at] != new[at]), most)
-    end = next((at for at in range(most - start) if old[-1 - at] != new[-1 - at]), most - start)
+    end = next(
+        (at for at in range(most - start) if old[-1 - at] != new[-1 - at]),
+        most - start,
+    )
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if not a and not b:
         return []
@@ -145,7 +152,9 @@ def _codes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, int
         return [("replace", start, start + len(a), start, start + len(b))]
     return [
         (tag, start + i1, start + i2, start + j1, start + j2)
-        for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, a, b, False).get_opcodes()
+        for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(
+            None, a, b, False
+        ).get_opcodes()
     ]
 
 

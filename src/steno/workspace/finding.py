@@ -44,7 +44,11 @@ def best(typed: str, paths: Iterable[str], most: int) -> list[str]:
     """The paths that have the letters typed, in order: in the name before in the folders, together
     before apart, short before long."""
     wanted = typed.lower()
-    scored = [(score, len(path), path) for path in paths if (score := _score(wanted, path)) >= 0]
+    scored = [
+        (score, len(path), path)
+        for path in paths
+        if (score := _score(wanted, path)) >= 0
+    ]
     return [path for _, _, path in sorted(scored)[:most]]
 
 

@@ -26,7 +26,9 @@ def instructions(folder: Path, home: Path) -> str:
                 continue
             seen.add(text)
             shown = text[: min(FILE_CHARS_MAX, room)]
-            cut = f"\n[{len(text) - len(shown)} characters are left out]" * (shown != text)
+            cut = f"\n[{len(text) - len(shown)} characters are left out]" * (
+                shown != text
+            )
             room -= len(shown)
             found.append(f"From {place / name}:\n\n{shown}{cut}")
     return "\n\n".join(found)

@@ -40,7 +40,9 @@ def _head(folder: Path, today: date) -> str:
 
 def branch(folder: Path) -> str:
     """The branch that is checked out, by the files of git alone; "" where there is none."""
-    top = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    top = next(
+        (one for one in (folder, *folder.parents) if (one / ".git").exists()), None
+    )
     if top is None:
         return ""
     place = top / ".git"
@@ -68,7 +70,10 @@ def _git(folder: Path) -> list[str]:
     told = []
     if changed:
         more = len(changed) - CHANGED_SHOWN_MAX
-        told += ["Changed files when this was looked at:", *changed[:CHANGED_SHOWN_MAX]]
+        told += [
+            "Changed files when this was looked at:",
+            *changed[:CHANGED_SHOWN_MAX],
+        ]
         told += [f"… and {more} more"] if more > 0 else []
     else:
         told.append("No changed files when this was looked at.")
@@ -78,7 +83,9 @@ def _git(folder: Path) -> list[str]:
 def _said(folder: Path, *words: str) -> str:
     """What git says; "" if it is not there, fails or takes long. It writes nothing."""
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_")
     } | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(  # noqa: S603

@@ -12,7 +12,16 @@ from pathlib import Path
 WALKED_MAX = 200_000
 TIME_LIMIT_S = 10.0
 SKIPPED = frozenset(
-    (".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".tox")
+    (
+        ".git",
+        ".hg",
+        ".svn",
+        "node_modules",
+        "__pycache__",
+        ".venv",
+        ".mypy_cache",
+        ".tox",
+    )
 )
 """Folders that a search does not go into unless it is told their path."""
 
@@ -21,7 +30,9 @@ SKIPPED = frozenset(
 def as_expression(pattern: str) -> "re.Pattern[str]":
     """A pattern of paths as an expression: `*` stops at a slash, `**` does not."""
     whole = ""
-    for part in re.split(r"(\*\*/|/\*\*|\*\*|\*|\?|\[[^\]/]+\])", pattern.removeprefix("./")):
+    for part in re.split(
+        r"(\*\*/|/\*\*|\*\*|\*|\?|\[[^\]/]+\])", pattern.removeprefix("./")
+    ):
         match part:
             case "**/":
                 whole += "(?:.*/)?"
@@ -34,7 +45,9 @@ def as_expression(pattern: str) -> "re.Pattern[str]":
             case "?":
                 whole += "[^/]"
             case _ if part.startswith("[") and part.endswith("]"):
-                whole += fnmatch.translate(part).removeprefix("(?s:").removesuffix(r")\Z")
+                whole += (
+                    fnmatch.translate(part).removeprefix("(?s:").removesuffix(r")\Z")
+                )
             case _:
                 whole += re.escape(part)
     try:
@@ -76,12 +89,18 @@ class Walk:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in SKIPPED and path not in self._hidden:
                         deeper += [] if self._ignored.has(path, True) else [path]
-                elif entry.is_file(follow_symlinks=False) and not self._ignored.has(path, False):
+                elif entry.is_file(follow_symlinks=False) and not self._ignored.has(
+                    path, False
+                ):
                     yield path
             waiting += reversed(deeper)
 
     def left_out(self) -> str:
-        return "\n[there were too many files; the rest was not looked at]" if self._cut else ""
+        return (
+            "\n[there were too many files; the rest was not looked at]"
+            if self._cut
+            else ""
+        )
 
 
 class Ignored:
@@ -96,7 +115,9 @@ class Ignored:
     def has(self, path: Path, is_folder: bool) -> bool:
         ignored = False
         above = [path.parent, *path.parent.parents]
-        for folder in reversed([one for one in above if one.is_relative_to(self._top)]):
+        for folder in reversed(
+            [one for one in above if one.is_relative_to(self._top)]
+        ):
             name = path.relative_to(folder).as_posix()
             for rule, folders_only, put_back in self._of(folder):
                 if (is_folder or not folders_only) and rule.fullmatch(name):
@@ -106,11 +127,15 @@ class Ignored:
     def _of(self, folder: Path) -> list[tuple["re.Pattern[str]", bool, bool]]:
         if folder not in self._rules:
             try:
-                with (folder / ".gitignore").open(encoding="utf-8", errors="replace") as file:
+                with (folder / ".gitignore").open(
+                    encoding="utf-8", errors="replace"
+                ) as file:
                     lines = file.read(100_000).splitlines()
             except OSError:
                 lines = []
-            self._rules[folder] = [rule for line in lines if (rule := _ignore_rule(line))]
+            self._rules[folder] = [
+                rule for line in lines if (rule := _ignore_rule(line))
+            ]
         return self._rules[folder]
 
 

@@ -32,7 +32,9 @@ def begin(verbose: bool, file: str) -> None:
     log.setLevel(logging.INFO)
     if verbose:
         told = logging.StreamHandler(sys.stderr)
-        told.setFormatter(logging.Formatter("[%(relativeCreated)d ms %(name)s] %(message)s"))
+        told.setFormatter(
+            logging.Formatter("[%(relativeCreated)d ms %(name)s] %(message)s")
+        )
         log.addHandler(told)
     if file:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
@@ -41,4 +43,6 @@ def begin(verbose: bool, file: str) -> None:
         )
         kept.setFormatter(_Json())
         log.addHandler(kept)
-    logging.getLogger("steno").info("steno begins, at %s", time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    logging.getLogger("steno").info(
+        "steno begins, at %s", time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    )

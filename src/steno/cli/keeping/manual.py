@@ -13,7 +13,9 @@ def completion(root: argparse.ArgumentParser, shell: str) -> int:
     try:
         import shtab
     except ModuleNotFoundError:
-        complain("the package shtab is missing: pip install shtab; nothing was printed")
+        complain(
+            "the package shtab is missing: pip install shtab; nothing was printed"
+        )
         return 1
     verbs = _verbs(root)
     for name in HIDDEN:
@@ -27,9 +29,13 @@ def manual(root: argparse.ArgumentParser) -> int:
     return 0
 
 
-def _verbs(root: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
+def _verbs(
+    root: argparse.ArgumentParser,
+) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
     return next(
-        action for action in root._actions if isinstance(action, argparse._SubParsersAction)
+        action
+        for action in root._actions
+        if isinstance(action, argparse._SubParsersAction)
     )
 
 
@@ -55,10 +61,17 @@ def _page(root: argparse.ArgumentParser) -> Iterator[str]:
 
 def _options(verb: argparse.ArgumentParser) -> Iterator[str]:
     for action in verb._actions:
-        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+        if (
+            isinstance(action, argparse._SubParsersAction)
+            or action.help == argparse.SUPPRESS
+        ):
             continue
         names = ", ".join(action.option_strings) or str(action.metavar or action.dest)
-        takes = "" if action.nargs == 0 or not action.option_strings else f" {_value(action)}"
+        takes = (
+            ""
+            if action.nargs == 0 or not action.option_strings
+            else f" {_value(action)}"
+        )
         help = (action.help or "").replace("%%", "%")
         yield f".TP\n.B {_safe(names + takes)}\n{_safe(help)}"
 

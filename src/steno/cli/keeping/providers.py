@@ -31,7 +31,11 @@ async def models(options: argparse.Namespace, setup: Setup) -> int:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     here = {} if options.provider else await catalogue.found_here(settings)
-    names = [options.provider] if options.provider else catalogue.askable(settings, config.keyed)
+    names = (
+        [options.provider]
+        if options.provider
+        else catalogue.askable(settings, config.keyed)
+    )
     names += [name for name in here if name not in names]
 
     async def ask(name: str) -> list[Offer] | NotAnswered:
@@ -42,7 +46,9 @@ async def models(options: argparse.Namespace, setup: Setup) -> int:
 
     answers = await asyncio.gather(*map(ask, names))
     found = [one for answer in answers if isinstance(answer, list) for one in answer]
-    favourites = tuple(dict.fromkeys((*config.model.favourites, config.model.default)))
+    favourites = tuple(
+        dict.fromkeys((*config.model.favourites, config.model.default))
+    )
     listed = {one.spec for one in found}
     found += [
         Offer(spec, catalogue.told(spec, catalogue.About(), known, config.models))
@@ -58,8 +64,12 @@ async def models(options: argparse.Namespace, setup: Setup) -> int:
             show(to_json(_object(one)))
         return DONE if found or not names else FAILED
     if not found and not names:
-        show("no provider is set up: steno login takes a key; Ollama, llama.cpp and LM Studio are")
-        show("found on this machine by themselves. Without one, local:smollm2 answers")
+        show(
+            "no provider is set up: steno login takes a key; Ollama, llama.cpp and LM Studio are"
+        )
+        show(
+            "found on this machine by themselves. Without one, local:smollm2 answers"
+        )
         return DONE
     _show_offers(found, options.all or bool(options.provider))
     return DONE if found else FAILED
@@ -85,7 +95,9 @@ def _show_offers(found: list[Offer], whole: bool) -> None:
             continue
         about = one.about
         context = "" if about.context is None else f"{about.context:,}"
-        prices = [("" if p is None else f"{p:g}") for p in (about.price_in, about.price_out)]
+        prices = [
+            ("" if p is None else f"{p:g}") for p in (about.price_in, about.price_out)
+        ]
         rows.append(["*" if one.favourite else "", one.spec, context, *prices])
     table(["", "MODEL", "CONTEXT", "$/M IN", "$/M OUT"], rows, right=(2, 3, 4))
     if left:
@@ -125,7 +137,9 @@ def logout(options: argparse.Namespace, setup: Setup) -> int:
         said = f"{options.provider}: the key is gone from here; the provider may still take it"
         tell(options, said, provider=options.provider, outcome="forgotten")
         return DONE
-    complain(f"{options.provider}: no key was kept by steno login; nothing was changed")
+    complain(
+        f"{options.provider}: no key was kept by steno login; nothing was changed"
+    )
     return FAILED
 
 
@@ -138,14 +152,20 @@ async def offer(setup: Setup, chosen: bool = False) -> bool:
         for name in ("anthropic", "openai", "openrouter", "gemini")
     ]
     ways += [
-        ("server", specs[0], f"{KNOWN[name].title} on this machine: {specs[0].partition(':')[2]}")
+        (
+            "server",
+            specs[0],
+            f"{KNOWN[name].title} on this machine: {specs[0].partition(':')[2]}",
+        )
         for name, specs in here.items()
     ]
     note("Who is to answer?" if chosen else "No key is set. Who is to answer?")
     for number, (_, _, text) in enumerate(ways, 1):
         note(f"  {number}  {text}")
     if not chosen:
-        note("  Enter  the tiny model on this machine, to try things out; steno login comes back")
+        note(
+            "  Enter  the tiny model on this machine, to try things out; steno login comes back"
+        )
     try:
         said = (await asyncio.to_thread(input, "> ")).strip()
     except EOFError:
@@ -157,6 +177,8 @@ async def offer(setup: Setup, chosen: bool = False) -> bool:
         logins.choose(setup.where, what)
         note(f"[new sessions are answered by {what}]")
         return True
-    done = await logins.log_in(setup.config, setup.where, what, await asyncio.to_thread(_key, what))
+    done = await logins.log_in(
+        setup.config, setup.where, what, await asyncio.to_thread(_key, what)
+    )
     note(f"[{logins.outcome(setup.config, what, done)}]")
     return done.outcome == "kept"

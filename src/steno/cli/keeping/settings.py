@@ -30,12 +30,22 @@ def act(options: argparse.Namespace, setup: Setup) -> int:
                 show(f"{name} = {_written(value)}")
         case "get":
             value = settings.value_of(setup.config, options.name)
-            show(value if isinstance(value, str) and not options.json else _written(value))
+            show(
+                value
+                if isinstance(value, str) and not options.json
+                else _written(value)
+            )
         case "set":
             written = settings.keep_value(setup.where, options.name, options.value)
             said = f"{options.name} = {written} in {setup.where.config}"
             value = settings.value_of(configuration.load(setup.where), options.name)
-            tell(options, said, key=options.name, value=value, config=str(setup.where.config))
+            tell(
+                options,
+                said,
+                key=options.name,
+                value=value,
+                config=str(setup.where.config),
+            )
         case _:
             return _edit(setup)
     return DONE
@@ -49,8 +59,12 @@ def _edit(setup: Setup) -> int:
     """A copy is edited: what cannot be used does not take the place of what can."""
     file = setup.where.config
     editor = configuration.editor()
-    before = file.read_text(encoding="utf-8") if file.exists() else configuration.example()
-    handle, name = tempfile.mkstemp(prefix=".config-", suffix=".toml", dir=file.parent)
+    before = (
+        file.read_text(encoding="utf-8") if file.exists() else configuration.example()
+    )
+    handle, name = tempfile.mkstemp(
+        prefix=".config-", suffix=".toml", dir=file.parent
+    )
     copy = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as opened:

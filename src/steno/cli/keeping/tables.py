@@ -19,7 +19,9 @@ WAITING_AFTER_S = 1.0
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
+) -> None:
     """Columns as wide as what is in them; heads only for people."""
     for line in lines(heads if sys.stdout.isatty() else (), rows, right):
         show(line)
@@ -42,10 +44,15 @@ def body(text: str) -> None:
 def lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
 ) -> list[str]:
-    clean = [[sanitize(cell) for cell in row] for row in ([heads] if heads else []) + list(rows)]
+    clean = [
+        [sanitize(cell) for cell in row]
+        for row in ([heads] if heads else []) + list(rows)
+    ]
     widths = [max(map(width, column)) for column in zip(*clean, strict=True)]
     return [
-        "  ".join(padded(cell, widths[at], at in right) for at, cell in enumerate(row)).rstrip()
+        "  ".join(
+            padded(cell, widths[at], at in right) for at, cell in enumerate(row)
+        ).rstrip()
         for row in clean
     ]
 
@@ -78,7 +85,10 @@ class Progress:
 
     def at(self, done: int, total: int) -> None:
         now = time.monotonic()
-        late = now - self._begun >= PROGRESS_AFTER_S and now - self._told >= PROGRESS_EVERY_S
+        late = (
+            now - self._begun >= PROGRESS_AFTER_S
+            and now - self._told >= PROGRESS_EVERY_S
+        )
         if not self._seen or not late:
             return
         self._told, self._shown = now, True
@@ -111,11 +121,15 @@ def waiting(doing: str) -> Iterator[Callable[[], None]]:
         while not over.wait(PROGRESS_EVERY_S):
             if (took_s := time.monotonic() - begun) >= WAITING_AFTER_S:
                 shown = True
-                os.write(2, f"\r\x1b[2K{doing} … {took_s:.0f} s".encode(errors="replace"))
+                os.write(
+                    2, f"\r\x1b[2K{doing} … {took_s:.0f} s".encode(errors="replace")
+                )
         if shown:
             os.write(2, b"\r\x1b[2K")
 
-    teller = threading.Thread(target=tell, daemon=True) if sys.stderr.isatty() else None
+    teller = (
+        threading.Thread(target=tell, daemon=True) if sys.stderr.isatty() else None
+    )
 
     def end() -> None:
         over.set()
@@ -143,8 +157,12 @@ def markdown(text: str, home: Path) -> None:
     from steno.tui.terminal import kept_shade
 
     console = Console()
-    painter = Painter(palette_of(kept_shade(home) or "dark", home), min(console.width, 100))
+    painter = Painter(
+        palette_of(kept_shade(home) or "dark", home), min(console.width, 100)
+    )
     lines = painter.lines(text)
     with console.capture() as painted:
-        console.print(Segments([part for line in lines for part in (*line, Segment.line())]))
+        console.print(
+            Segments([part for line in lines for part in (*line, Segment.line())])
+        )
     show_painted(painted.get().removesuffix("\n"))

@@ -22,9 +22,13 @@ PREFIX, ENDING = "steno-", ".db"
 
 async def backup(options: argparse.Namespace, setup: Setup, program: Program) -> int:
     if (options.file is None) == (options.into is None):
-        raise Misused("where to? steno backup FILE, or steno backup --into FOLDER --keep N")
+        raise Misused(
+            "where to? steno backup FILE, or steno backup --into FOLDER --keep N"
+        )
     if options.keep is not None and options.into is None:
-        raise Misused("--keep goes with --into: only backups that were rotated in are removed")
+        raise Misused(
+            "--keep goes with --into: only backups that were rotated in are removed"
+        )
     if options.into is None:
         await _copied(setup, program, Path(options.file))
         if options.json:
@@ -34,7 +38,12 @@ async def backup(options: argparse.Namespace, setup: Setup, program: Program) ->
     made = folder / f"{PREFIX}{datetime.now().astimezone():%Y%m%d-%H%M%S-%f}{ENDING}"
     await _copied(setup, program, made)
     removed = superseded([one.name for one in folder.iterdir()], options.keep)
-    tell(options, str(made), file=str(made), removed=[str(folder / old) for old in removed])
+    tell(
+        options,
+        str(made),
+        file=str(made),
+        removed=[str(folder / old) for old in removed],
+    )
     for old in removed:
         (folder / old).unlink()
         note(f"[removed the older backup {folder / old}]")
@@ -100,7 +109,9 @@ async def prune(options: argparse.Namespace, service: Service) -> int:
     return await _delete(options, service, old)
 
 
-async def _delete(options: argparse.Namespace, service: Service, old: list[Listed]) -> int:
+async def _delete(
+    options: argparse.Namespace, service: Service, old: list[Listed]
+) -> int:
     """The newest first: a fork goes before what it was forked from."""
     progress, gone, left = Progress("prune"), 0, 0
     for at, one in enumerate(sorted(old, key=lambda one: -one.row.created_ms)):

@@ -31,13 +31,21 @@ class Row(Struct):
 async def usage(options: argparse.Namespace, wiring: Agents, service: Service) -> int:
     by = tuple(word.strip() for word in options.by.split(","))
     if not by or any(word not in BY for word in by) or len(set(by)) < len(by):
-        raise Misused(f"--by {options.by}: it is day, model or session, or several by commas")
+        raise Misused(
+            f"--by {options.by}: it is day, model or session, or several by commas"
+        )
     now_ms = int(time.time() * 1000)
     rows = await _rows(service, by, now_ms - options.days * DAY_MS, Prices(wiring))
     if options.json:
         for row in rows:
             cost = {"cost_usd": None if row.cost is None else round(row.cost, 6)}
-            show(to_json(dict(zip(by, row.key, strict=True)) | usage_object(row.usage) | cost))
+            show(
+                to_json(
+                    dict(zip(by, row.key, strict=True))
+                    | usage_object(row.usage)
+                    | cost
+                )
+            )
         return 0
     if not rows:
         show(f"no model was asked in the last {options.days} days")
@@ -52,22 +60,32 @@ async def usage(options: argparse.Namespace, wiring: Agents, service: Service) -
     return 0
 
 
-async def _rows(service: Service, by: tuple[str, ...], since_ms: int, prices: Prices) -> list[Row]:
+async def _rows(
+    service: Service, by: tuple[str, ...], since_ms: int, prices: Prices
+) -> list[Row]:
     rows: dict[tuple[str, ...], Row] = {}
     for listed in await service.views.since(since_ms, SESSIONS_MAX):
         records = await service.views.spent(listed, with_starts=True)
         for call in calls(records, listed.row.model, prices):
             if call.at_ms < since_ms:
                 continue
-            headings = {"day": _day(call.at_ms), "model": call.model, "session": listed.id}
+            headings = {
+                "day": _day(call.at_ms),
+                "model": call.model,
+                "session": listed.id,
+            }
             key = tuple(headings[word] for word in by)
             row = rows.setdefault(key, Row(key))
             row.usage.add(call.usage)
-            row.cost = row.cost if call.cost is None else (row.cost or 0.0) + call.cost
+            row.cost = (
+                row.cost if call.cost is None else (row.cost or 0.0) + call.cost
+            )
     found = list(rows.values())
     if by[0] == "day":
         return sorted(found, key=lambda row: row.key)
-    return sorted(found, key=lambda row: -((row.usage.input or 0) + (row.usage.output or 0)))
+    return sorted(
+        found, key=lambda row: -((row.usage.input or 0) + (row.usage.output or 0))
+    )
 
 
 def _day(at_ms: int) -> str:
@@ -79,7 +97,10 @@ def _with_gaps(rows: list[Row], days: int, now_ms: int) -> list[Row]:
     known = {row.key: row for row in rows}
     first = datetime.fromisoformat(rows[0].key[0]).date()
     last = datetime.fromtimestamp(now_ms / 1000).astimezone().date()
-    span = [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
+    span = [
+        (first + timedelta(days=n)).isoformat()
+        for n in range((last - first).days + 1)
+    ]
     return [known.get((day,), Row((day,))) for day in span[-days - 1 :]] or rows
 
 

@@ -112,14 +112,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str | None = None, **more: object) -> None:
         name = (prog or "").removeprefix("steno ")
         if shown := EXAMPLES.get(name):
-            more["epilog"] = "examples:\n" + "\n".join(f"  {line}" for line in shown.splitlines())
+            more["epilog"] = "examples:\n" + "\n".join(
+                f"  {line}" for line in shown.splitlines()
+            )
         super().__init__(prog=prog, formatter_class=Help, **more)  # type: ignore[arg-type]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """What a command does not know is told with the usage of that command."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0])}")
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0])}"
+            )
         return found, unknown
 
     def _meant(self, word: str) -> str:
@@ -127,11 +131,15 @@ class Parser(argparse.ArgumentParser):
             return ""
         from difflib import get_close_matches
 
-        near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1, 0.7)
+        near = get_close_matches(
+            word.partition("=")[0], self._option_string_actions, 1, 0.7
+        )
         return f"; did you mean {near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
-        wrong = re.match(r"argument (COMMAND|[\w{},-]+): invalid choice: '(.*?)' \(", message, re.S)
+        wrong = re.match(
+            r"argument (COMMAND|[\w{},-]+): invalid choice: '(.*?)' \(", message, re.S
+        )
         if wrong and wrong[1] in ("COMMAND", "ACT"):
             verbs = next(
                 action.choices
@@ -148,7 +156,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def with_json(verb: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    verb.add_argument("--json", action="store_true", help="say what was done as one object")
+    verb.add_argument(
+        "--json", action="store_true", help="say what was done as one object"
+    )
     return verb
 
 
@@ -156,15 +166,23 @@ def number(text: str) -> int:
     """A message or a turn, by its number. One that is too large names none, which is told with
     those that there are."""
     if not text.isdecimal() or len(text) > 40:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number; steno show prints them")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number; steno show prints them"
+        )
     return int(text)
 
 
 def span(text: str) -> float:
     """A time such as 90d, in seconds."""
     unit = SPANS.get(text[-1:])
-    if unit is None or not text[:-1].isdecimal() or not 0 < int(text[:-1]) * unit <= SPAN_S_MAX:
-        raise argparse.ArgumentTypeError("a time such as 12h, 90d or 8w, 100 years at most")
+    if (
+        unit is None
+        or not text[:-1].isdecimal()
+        or not 0 < int(text[:-1]) * unit <= SPAN_S_MAX
+    ):
+        raise argparse.ArgumentTypeError(
+            "a time such as 12h, 90d or 8w, 100 years at most"
+        )
     return float(int(text[:-1]) * unit)
 
 
@@ -176,25 +194,46 @@ def count(text: str) -> int:
 
 def add_around(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     models = verbs.add_parser("models", help="list what your providers have")
-    models.add_argument("provider", nargs="?", metavar="NAME", help="of this provider alone")
-    models.add_argument("--all", action="store_true", help="every one, not 20 of each provider")
-    models.add_argument("--json", action="store_true", help="one object a line, a line a model")
-    login = verbs.add_parser("login", help="keep a provider's key, in the system's keyring")
-    login.add_argument("provider", nargs="?", metavar="NAME", help="e.g. anthropic, openai")
+    models.add_argument(
+        "provider", nargs="?", metavar="NAME", help="of this provider alone"
+    )
+    models.add_argument(
+        "--all", action="store_true", help="every one, not 20 of each provider"
+    )
+    models.add_argument(
+        "--json", action="store_true", help="one object a line, a line a model"
+    )
+    login = verbs.add_parser(
+        "login", help="keep a provider's key, in the system's keyring"
+    )
     login.add_argument(
-        "--untested", action="store_true", help="keep it although the provider cannot be asked"
+        "provider", nargs="?", metavar="NAME", help="e.g. anthropic, openai"
+    )
+    login.add_argument(
+        "--untested",
+        action="store_true",
+        help="keep it although the provider cannot be asked",
     )
     logout = verbs.add_parser("logout", help="forget a provider's key")
     logout.add_argument("provider", metavar="NAME")
     for one in (login, logout):
         with_json(one)
     _add_config(verbs)
-    usage = verbs.add_parser("usage", help="what models were asked for, and what that costs")
-    usage.add_argument(
-        "--by", default="day", metavar="WHAT", help="day, model or session; several by commas"
+    usage = verbs.add_parser(
+        "usage", help="what models were asked for, and what that costs"
     )
-    usage.add_argument("--days", type=count, default=30, metavar="N", help="how far back")
-    usage.add_argument("--json", action="store_true", help="one object a line, a line a row")
+    usage.add_argument(
+        "--by",
+        default="day",
+        metavar="WHAT",
+        help="day, model or session; several by commas",
+    )
+    usage.add_argument(
+        "--days", type=count, default=30, metavar="N", help="how far back"
+    )
+    usage.add_argument(
+        "--json", action="store_true", help="one object a line, a line a row"
+    )
     prune = verbs.add_parser("prune", help="delete old sessions for good")
     prune.add_argument(
         "--older-than",
@@ -204,24 +243,40 @@ def add_around(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         help="in which nothing happened for so long: 90d, 8w",
     )
     prune.add_argument("--yes", action="store_true", help="without asking")
-    prune.add_argument("--dry-run", action="store_true", help="say which; delete nothing")
-    prune.add_argument("--json", action="store_true", help="one object a line, a line a session")
-    vacuum = verbs.add_parser("vacuum", help="give back the room that removed sessions left")
+    prune.add_argument(
+        "--dry-run", action="store_true", help="say which; delete nothing"
+    )
+    prune.add_argument(
+        "--json", action="store_true", help="one object a line, a line a session"
+    )
+    vacuum = verbs.add_parser(
+        "vacuum", help="give back the room that removed sessions left"
+    )
     with_json(vacuum)
-    completion = verbs.add_parser("completion", help="print a script that completes commands")
+    completion = verbs.add_parser(
+        "completion", help="print a script that completes commands"
+    )
     completion.add_argument("shell", choices=SHELLS)
     verbs.add_parser("man", help="print the manual page")
 
 
 def _add_config(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    config = verbs.add_parser("config", help="look at the configuration, or change it")
+    config = verbs.add_parser(
+        "config", help="look at the configuration, or change it"
+    )
     acts = config.add_subparsers(dest="act", required=True, metavar="ACT")
     get = acts.add_parser("get", help="what holds now; keys are not shown")
-    get.add_argument("name", nargs="?", metavar="KEY", help="e.g. model.default; none: everything")
+    get.add_argument(
+        "name", nargs="?", metavar="KEY", help="e.g. model.default; none: everything"
+    )
     get.add_argument("--json", action="store_true")
-    put = acts.add_parser("set", help="write one key; the rest of the file stays as it is")
+    put = acts.add_parser(
+        "set", help="write one key; the rest of the file stays as it is"
+    )
     put.add_argument("name", metavar="KEY")
     put.add_argument("value", metavar="VALUE")
     with_json(put)
     with_json(acts.add_parser("path", help="where the file is"))
-    acts.add_parser("edit", help="open it in your editor; a mistake is told before it is kept")
+    acts.add_parser(
+        "edit", help="open it in your editor; a mistake is told before it is kept"
+    )

@@ -48,7 +48,9 @@ def parse(text: str) -> tuple[str, str] | None:
 class Commands:
     """`extra` are commands of other parts of the service, by their name."""
 
-    def __init__(self, held: HeldAccount, extra: dict[str, Extra] | None = None) -> None:
+    def __init__(
+        self, held: HeldAccount, extra: dict[str, Extra] | None = None
+    ) -> None:
         self._held = held
         self._extra = extra or {}
         self._beside: set[asyncio.Task[None]] = set()
@@ -71,7 +73,9 @@ class Commands:
             "deny": self._deny,
         }
 
-    async def give(self, said: Message, name: str, argument: str, session: str) -> None:
+    async def give(
+        self, said: Message, name: str, argument: str, session: str
+    ) -> None:
         """Record a command and carry it out; nothing if it was given before."""
         turn = await self._turn_meant(name, session)
         given = CommandGiven(
@@ -101,7 +105,9 @@ class Commands:
         return None if last is None or name == "stop" else last.turn.seq
 
     async def _carry_out(self, given: CommandGiven, seq: Seq) -> None:
-        if given.name == "compact":  # it may take a minute, and the next message must not wait
+        if (
+            given.name == "compact"
+        ):  # it may take a minute, and the next message must not wait
             task = asyncio.create_task(self._act(given, seq))
             self._beside.add(task)
             task.add_done_callback(self._beside.discard)
@@ -115,7 +121,9 @@ class Commands:
             if given.name in OWNERS_ONLY and rank != "owner":
                 said = "Only the owner may do that."
             elif given.name in self._extra:
-                said = await self._extra[given.name](given, held.name, f"{held.source}:{seq}")
+                said = await self._extra[given.name](
+                    given, held.name, f"{held.source}:{seq}"
+                )
             else:
                 said = await self._handlers[given.name](given, seq)
         except SessionBusy:
@@ -135,7 +143,9 @@ class Commands:
     # --- each of them
 
     async def _new(self, given: CommandGiven, seq: Seq) -> str:
-        session = await self._held.begin(f"chat/{self._held.source}/{given.chat}/{seq}")
+        session = await self._held.begin(
+            f"chat/{self._held.source}/{given.chat}/{seq}"
+        )
         await self._bind(given, seq, session)
         return "A new session begins. /sessions lists the others."
 
@@ -197,7 +207,9 @@ class Commands:
         ]
         if state.pending:
             known.append(f"{len(state.pending)} messages wait.")
-        known += [f"Rule: {rule_line(rule, one)}." for rule, one in state.rules.items()]
+        known += [
+            f"Rule: {rule_line(rule, one)}." for rule, one in state.rules.items()
+        ]
         unknown = [
             one
             for one in await service.deliveries.listed(SESSIONS_SHOWN)
@@ -240,7 +252,9 @@ class Commands:
             return "There is nothing to copy yet."
         fork = await self._held.service().edits.fork(given.session, given.turn)
         await self._bind(given, seq, fork)
-        return f"This chat goes on in a copy, {fork}. /resume {given.session} goes back."
+        return (
+            f"This chat goes on in a copy, {fork}. /resume {given.session} goes back."
+        )
 
     async def _model(self, given: CommandGiven, seq: Seq) -> str:
         held = self._held
@@ -249,7 +263,9 @@ class Commands:
             return f"The model is {row.model or 'the default'}. /model SPEC chooses another."
         terms = replace(held.hub.terms(None), model=given.argument)
         held.hub.program.agents(terms).check()
-        await held.service(given.session).edits.choose_model(given.session, given.argument)
+        await held.service(given.session).edits.choose_model(
+            given.session, given.argument
+        )
         return f"From the next message on {given.argument} answers."
 
     async def _compact(self, given: CommandGiven, seq: Seq) -> str:
@@ -269,7 +285,9 @@ class Commands:
     async def _deny(self, given: CommandGiven, seq: Seq) -> str:
         return await self._decide(given, "deny")
 
-    async def _decide(self, given: CommandGiven, decision: Literal["allow", "deny"]) -> str:
+    async def _decide(
+        self, given: CommandGiven, decision: Literal["allow", "deny"]
+    ) -> str:
         held = self._held
         words = given.argument.split()
         lasts = "always" in words[:2]
@@ -330,7 +348,9 @@ async def decide(
     if call_digest(waiting.tool, waiting.arguments) != digest:
         return "Nothing was decided: the call is not the one that was shown."
     by = f"{held.config.kind}:{person}"
-    first = await held.service().approvals.decide(session, asked, decision, "", rules, by)
+    first = await held.service().approvals.decide(
+        session, asked, decision, "", rules, by
+    )
     if not first:
         return await late(held, session, asked)
     held.hub.wake(session)
@@ -350,4 +370,6 @@ async def late(held: HeldAccount, session: str, asked: Seq) -> str:
         return "Nothing was changed: this call was allowed before."
     if decided == "deny":
         return "Nothing was changed: this call was denied before."
-    return "Nothing was changed: the turn that asked is over, so the call will not run."
+    return (
+        "Nothing was changed: the turn that asked is over, so the call will not run."
+    )

@@ -32,5 +32,7 @@ async def download(
                 if len(body) > bytes_max:
                     raise ChannelRefused("the file is too large")
     except (*LOST, TimeoutError) as error:
-        raise ChannelLost(f"the file did not arrive: {type(error).__name__}") from None
+        raise ChannelLost(
+            f"the file did not arrive: {type(error).__name__}"
+        ) from None
     return bytes(body)

@@ -30,7 +30,12 @@ class HeldAccount:
     """`name` is the channel's in the configuration; `session` is the account's own."""
 
     def __init__(
-        self, name: str, config: ChannelConfig, channel: Channel, hub: Hub, session: str
+        self,
+        name: str,
+        config: ChannelConfig,
+        channel: Channel,
+        hub: Hub,
+        session: str,
     ) -> None:
         self.name, self.config, self.channel, self.hub = name, config, channel, hub
         self.session = session
@@ -52,17 +57,30 @@ class HeldAccount:
     async def catch_up(self) -> None:
         await self.chats.catch_up(self.session, self.known)
 
-    async def note(self, facts: Sequence[FreeFact], key: str | None = None) -> tuple[Seq, bool]:
+    async def note(
+        self, facts: Sequence[FreeFact], key: str | None = None
+    ) -> tuple[Seq, bool]:
         """Add facts to the account's own journal; where, and whether they are new."""
         noted = await self.chats.note(self.session, facts, key)
         await self.catch_up()
         return noted
 
     def owed(
-        self, chat: str, show: Show = "answer", target: Seq = 0, reply_to: str = "", key: str = ""
+        self,
+        chat: str,
+        show: Show = "answer",
+        target: Seq = 0,
+        reply_to: str = "",
+        key: str = "",
     ) -> DeliveryOwed:
         return DeliveryOwed(
-            target, self.name, chat, key or new_key(), self.config.expires_s, show, reply_to
+            target,
+            self.name,
+            chat,
+            key or new_key(),
+            self.config.expires_s,
+            show,
+            reply_to,
         )
 
     async def session_of(self, chat: str, group: bool) -> str:
@@ -76,7 +94,9 @@ class HeldAccount:
     async def bind_anew(self, chat: str, group: bool, gone: str) -> str:
         """A session for a chat whose own was deleted."""
         session = await self.begin(f"chat/{self.source}/{chat}/after-{gone}")
-        await self.note([ChatBound(chat, session, "deleted", group)], f"bound:{chat}:{gone}")
+        await self.note(
+            [ChatBound(chat, session, "deleted", group)], f"bound:{chat}:{gone}"
+        )
         return self.known.chats[chat]
 
     async def begin(self, name: str) -> str:

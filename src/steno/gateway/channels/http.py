@@ -31,12 +31,18 @@ async def push(gateway: Any, call: Call) -> Answer:
     key = call.headers.get("idempotency-key", "")
     timestamp = call.headers.get("x-steno-timestamp", "")
     signature = call.headers.get("x-steno-signature", "")
-    if not isinstance(hook, Hook) or not hook.signed(timestamp, key, call.body, signature):
+    if not isinstance(hook, Hook) or not hook.signed(
+        timestamp, key, call.body, signature
+    ):
         raise Problem(401, "signature", "The signature is missing, wrong or too old.")
     if not 0 < len(key) <= KEY_CHARS_MAX:
-        raise Problem(400, "bad_key", "Say Idempotency-Key: what is said under it is said once.")
+        raise Problem(
+            400, "bad_key", "Say Idempotency-Key: what is said under it is said once."
+        )
     if not gateway.channels.receiving(call.parameters["name"]):
-        raise Problem(503, "not_receiving", "Not now; try again.", {"Retry-After": "1"})
+        raise Problem(
+            503, "not_receiving", "Not now; try again.", {"Retry-After": "1"}
+        )
     try:
         await hook.push(key, call.body)
     except msgspec.DecodeError as error:
@@ -47,7 +53,14 @@ async def push(gateway: Any, call: Call) -> Answer:
 
 
 ROUTES = (
-    Route("GET", "/api/channels", "read", "How channels are", channels, {200: ChannelList}),
+    Route(
+        "GET",
+        "/api/channels",
+        "read",
+        "How channels are",
+        channels,
+        {200: ChannelList},
+    ),
     Route(
         "POST",
         "/hooks/{name}",
@@ -56,9 +69,13 @@ ROUTES = (
         push,
         {202: Stored},
         parameters=(
-            Parameter("Idempotency-Key", "What is said under it is said once", "header"),
+            Parameter(
+                "Idempotency-Key", "What is said under it is said once", "header"
+            ),
             Parameter("X-Steno-Timestamp", "Seconds since 1970", "header"),
-            Parameter("X-Steno-Signature", "sha256=HMAC of timestamp.key.body", "header"),
+            Parameter(
+                "X-Steno-Signature", "sha256=HMAC of timestamp.key.body", "header"
+            ),
         ),
     ),
 )

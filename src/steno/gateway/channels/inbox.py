@@ -33,7 +33,14 @@ from steno.engine.people import (
 )
 from steno.gateway.channels.commands import Commands, decide, parse
 from steno.gateway.channels.held import HeldAccount
-from steno.gateway.channels.protocol import Deleted, Edited, Message, Outgoing, Tapped, Update
+from steno.gateway.channels.protocol import (
+    Deleted,
+    Edited,
+    Message,
+    Outgoing,
+    Tapped,
+    Update,
+)
 from steno.gateway.channels.wording import PAIRED, PAIRING
 from steno.journal.facts import (
     AwaitedFile,
@@ -67,7 +74,9 @@ class Inbox:
         """When this returns, the update is stored as far as it is to be."""
         self.taken += 1
         self.last_ms = self._held.now_ms()
-        await self._held.catch_up()  # who was let in or taken out by another process counts at once
+        await (
+            self._held.catch_up()
+        )  # who was let in or taken out by another process counts at once
         match update:
             case Message():
                 await self._message(update)
@@ -95,8 +104,12 @@ class Inbox:
                 session = await held.session_of(said.chat, said.group)
                 try:
                     await self._say(said, session)
-                except UnknownSession:  # it was deleted: the chat goes on in another one
-                    await self._say(said, await held.bind_anew(said.chat, said.group, session))
+                except (
+                    UnknownSession
+                ):  # it was deleted: the chat goes on in another one
+                    await self._say(
+                        said, await held.bind_anew(said.chat, said.group, session)
+                    )
 
     async def _say(self, said: Message, session: str) -> None:
         if (command := parse(said.text)) is not None:
@@ -118,11 +131,14 @@ class Inbox:
             session,
             said.quoted,
             files=tuple(
-                AwaitedFile(one.id, one.name, one.media_type, one.size) for one in said.files
+                AwaitedFile(one.id, one.name, one.media_type, one.size)
+                for one in said.files
             ),
         )
         reply_to = said.message if said.group else ""
-        admitted = await held.chats.admit(arrival, (held.owed(said.chat, reply_to=reply_to),))
+        admitted = await held.chats.admit(
+            arrival, (held.owed(said.chat, reply_to=reply_to),)
+        )
         if admitted is not None:
             held.hub.wake(admitted.session)
 
@@ -131,7 +147,9 @@ class Inbox:
         held = self._held
         if sender.group or sender.person in held.known.people:
             return
-        paired = PersonPaired(sender.person, sender.chat, rank, shown_name(sender.name), CONFIGURED)
+        paired = PersonPaired(
+            sender.person, sender.chat, rank, shown_name(sender.name), CONFIGURED
+        )
         await held.note([paired], f"configured:{sender.person}:{sender.chat}")
 
     # --- who may not
@@ -165,7 +183,9 @@ class Inbox:
         code, fact = new_code(held.now_ms(), sender=sender)
         await held.note([fact])
         text = PAIRING.format(code=code)
-        await held.channel.send(sender.chat, f"code-{fact.salt}", Outgoing(text, plain=True))
+        await held.channel.send(
+            sender.chat, f"code-{fact.salt}", Outgoing(text, plain=True)
+        )
 
     async def _enter(self, said: Message, sender: Sender) -> None:
         held = self._held
@@ -173,7 +193,9 @@ class Inbox:
         if not isinstance(entered, Code):
             if entered == "wrong":
                 await held.note([CodeMissed(sender.person)], f"missed:{said.id}")
-            await self._record_refusal(sender, "unknown" if entered == "wrong" else "locked")
+            await self._record_refusal(
+                sender, "unknown" if entered == "wrong" else "locked"
+            )
             return
         paired = PersonPaired(
             sender.person,
@@ -193,7 +215,9 @@ class Inbox:
     async def _changed(self, update: Edited | Deleted) -> None:
         held = self._held
         sender = Sender(update.person, update.chat, group=update.group)
-        if isinstance(update, Edited) and isinstance(may(held.known, held.rules, sender), Refuse):
+        if isinstance(update, Edited) and isinstance(
+            may(held.known, held.rules, sender), Refuse
+        ):
             return
         found = await held.chats.find_input(held.source, update.of)
         if found is None:
@@ -208,7 +232,9 @@ class Inbox:
             if isinstance(update, Edited)
             else InputDeleted(input, update.person)
         )
-        await held.chats.note(session, [fact], f"update:{held.source}:{update.id}"[:200])
+        await held.chats.note(
+            session, [fact], f"update:{held.source}:{update.id}"[:200]
+        )
 
     async def _tapped(self, tapped: Tapped) -> None:
         held = self._held
@@ -223,7 +249,11 @@ class Inbox:
         if let.rank != "owner":
             await self._record_refusal(sender, "rank")
             said = "Only the owner may decide."
-        elif question is None or question.chat != tapped.chat or answer not in ("y", "n"):
+        elif (
+            question is None
+            or question.chat != tapped.chat
+            or answer not in ("y", "n")
+        ):
             said = "Nothing was changed: this button is not known."
         else:
             decision = "allow" if answer == "y" else "deny"
@@ -244,7 +274,11 @@ def new_code(
     """A code, and the fact that knows it again: for a stranger, or an invitation."""
     code = "".join(secrets.choice(LETTERS) for _ in range(CODE_LEN))
     salt = secrets.token_hex(8)
-    who = ("", "", "") if sender is None else (sender.person, sender.chat, shown_name(sender.name))
+    who = (
+        ("", "", "")
+        if sender is None
+        else (sender.person, sender.chat, shown_name(sender.name))
+    )
     return code, CodeGiven(salt, digest(code, salt), now_ms + CODE_MS, *who, rank)
 
 

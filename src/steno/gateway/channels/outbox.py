@@ -115,7 +115,11 @@ class Wanted(Struct, frozen=True):
 
 
 def decide(
-    wanted: Wanted, one: OwedDelivery, filled: Mapping[int, str], limits: Limits, age_s: float
+    wanted: Wanted,
+    one: OwedDelivery,
+    filled: Mapping[int, str],
+    limits: Limits,
+    age_s: float,
 ) -> Step:
     """`filled` is what messages are known to say; `age_s`, how long ago the last try was."""
     for part, text in enumerate(wanted.parts):
@@ -126,7 +130,9 @@ def decide(
     return Done() if wanted.final else Rest()
 
 
-def _make(wanted: Wanted, one: OwedDelivery, part: int, limits: Limits, age_s: float) -> Step:
+def _make(
+    wanted: Wanted, one: OwedDelivery, part: int, limits: Limits, age_s: float
+) -> Step:
     reserve = wanted.by_edits and limits.edits
     make = Reserve(part) if reserve else Place(part)
     if part not in one.trying:
@@ -168,10 +174,14 @@ def due(owed: Mapping[Seq, OwedDelivery]) -> Iterator[Seq]:
 class Pace:
     """No more messages and edits a second than a platform takes, in one chat and in all."""
 
-    def __init__(self, limits: Limits, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, limits: Limits, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limits = limits
         self._now_s = now_s
-        self._all = _Bucket(limits.all_per_s, max(limits.burst, int(limits.all_per_s)))
+        self._all = _Bucket(
+            limits.all_per_s, max(limits.burst, int(limits.all_per_s))
+        )
         self._chats: dict[str, _Bucket] = {}
         self._held: dict[str, float] = {}
 
@@ -183,7 +193,10 @@ class Pace:
                 chat, _Bucket(self._limits.chat_per_s, self._limits.burst)
             )
             wait_s = max(
-                self._held.get(chat, 0.0) - now, bucket.wait_s(now), self._all.wait_s(now), 0.0
+                self._held.get(chat, 0.0) - now,
+                bucket.wait_s(now),
+                self._all.wait_s(now),
+                0.0,
             )
             if wait_s <= 0:
                 bucket.take(now)
@@ -199,9 +212,13 @@ class Pace:
     def _forget(self, now: float) -> None:
         if len(self._chats) > 10_000:
             self._chats = {
-                chat: one for chat, one in self._chats.items() if one.level(now) < one.most
+                chat: one
+                for chat, one in self._chats.items()
+                if one.level(now) < one.most
             }
-            self._held = {chat: until for chat, until in self._held.items() if until > now}
+            self._held = {
+                chat: until for chat, until in self._held.items() if until > now
+            }
 
 
 class _Bucket:
@@ -335,7 +352,9 @@ class Outbox:
             changed.set()
             return
         changed = self._changed[here] = asyncio.Event()
-        task = asyncio.create_task(self._tend(session, seq, changed), name=f"post {session} {seq}")
+        task = asyncio.create_task(
+            self._tend(session, seq, changed), name=f"post {session} {seq}"
+        )
         self._tasks[here] = task
         task.add_done_callback(lambda _: self._over(here))
 
@@ -351,7 +370,12 @@ class Outbox:
         del self._changed[here]
         if not task.cancelled() and (error := task.exception()) is not None:
             self.last_error = f"{type(error).__name__}"
-            _log.error("delivery %s of %s: %s: %s", *reversed(here), type(error).__name__, error)
+            _log.error(
+                "delivery %s of %s: %s: %s",
+                *reversed(here),
+                type(error).__name__,
+                error,
+            )
 
     async def _tend(self, session: str, seq: Seq, changed: asyncio.Event) -> None:
         """Until it is settled."""
@@ -399,7 +423,9 @@ class Outbox:
         step = decide(wanted, debt.one, state.filled, self._limits, age_s)
         match step:
             case Reserve(part=part):
-                return await self._make(debt, part, Outgoing(PLACEHOLDER, True), state, True)
+                return await self._make(
+                    debt, part, Outgoing(PLACEHOLDER, True), state, True
+                )
             case Place(part=part):
                 what = self._outgoing(debt, showing, wanted, part, state)
                 return await self._make(debt, part, what, state, False)
@@ -418,16 +444,24 @@ class Outbox:
             case Later(wait_s=wait_s):
                 return wait_s
             case Done():
-                receipt = ",".join(debt.one.placed[part] for part in sorted(debt.one.placed))
+                receipt = ",".join(
+                    debt.one.placed[part] for part in sorted(debt.one.placed)
+                )
                 await self._chats.delivered(debt, receipt[:1_000])
                 return None
             case Rest():
                 await self._type(debt, showing, state)
-                return self._limits.edit_s if wanted.by_edits and showing.began else LOOK_S
+                return (
+                    self._limits.edit_s
+                    if wanted.by_edits and showing.began
+                    else LOOK_S
+                )
             case unreachable:
                 assert_never(unreachable)
 
-    async def _cut_off(self, debt: Debt, showing: Showing, state: _State) -> float | None:
+    async def _cut_off(
+        self, debt: Debt, showing: Showing, state: _State
+    ) -> float | None:
         """A turn that a kill or a restart cut off is taken up, once for each time that it was; how
         long to wait for that. None if there is nothing to wait for."""
         ended = showing.ended
@@ -486,8 +520,15 @@ class Outbox:
     ) -> Outgoing:
         last = part == len(wanted.parts) - 1
         buttons: tuple[Button, ...] = ()
-        if showing.asks is not None and not showing.decided and self._limits.buttons and last:
-            token = self._means.token(debt.session, debt.owed.target, debt.owed.address)
+        if (
+            showing.asks is not None
+            and not showing.decided
+            and self._limits.buttons
+            and last
+        ):
+            token = self._means.token(
+                debt.session, debt.owed.target, debt.owed.address
+            )
             buttons = (Button("Allow", f"{token}:y"), Button("Deny", f"{token}:n"))
         text = wanted.parts[part]
         plain = part in state.plain or text == PLACEHOLDER
@@ -509,12 +550,16 @@ class Outbox:
     ) -> float | None:
         if not await self._chats.attempt(debt, part):
             return 1.0
-        result = await self._channel.send(debt.owed.address, f"{debt.owed.key}-{part}", what)
+        result = await self._channel.send(
+            debt.owed.address, f"{debt.owed.key}-{part}", what
+        )
         match result:
             case Sent(message=message):
                 await self._chats.placed(debt, part, message)
                 state.filled[part] = what.text
-                state.edited_s = time.monotonic() - (self._limits.edit_s if reserving else 0.0)
+                state.edited_s = time.monotonic() - (
+                    self._limits.edit_s if reserving else 0.0
+                )
                 self._went(state)
                 return 0.0
             case Unsure(cause=cause):
@@ -572,18 +617,26 @@ class Outbox:
 
     async def _look(self, debt: Debt, part: int, state: _State) -> float:
         try:
-            found = await self._channel.find(debt.owed.address, f"{debt.owed.key}-{part}")
+            found = await self._channel.find(
+                debt.owed.address, f"{debt.owed.key}-{part}"
+            )
         except ChannelError as error:
             self.last_error = str(error)
             return self._back_off(debt, state, error.wait_s)
         if found is None:
-            await self._chats.failed(debt, "it was not there", unknown=False, final=False)
+            await self._chats.failed(
+                debt, "it was not there", unknown=False, final=False
+            )
         else:
             await self._chats.placed(debt, part, found)
         return 0.0
 
     async def _type(self, debt: Debt, showing: Showing, state: _State) -> None:
-        if showing.began and not showing.final and time.monotonic() - state.typed_s > TYPING_S:
+        if (
+            showing.began
+            and not showing.final
+            and time.monotonic() - state.typed_s > TYPING_S
+        ):
             state.typed_s = time.monotonic()
             await self._channel.show_typing(debt.owed.address)
 

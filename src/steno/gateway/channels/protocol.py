@@ -246,9 +246,13 @@ class ChannelSetup(Struct, frozen=True):
 
     def limits(self, usual: Limits) -> Limits:
         """A platform's limits, as far as the options do not say otherwise."""
-        said = {name: self.options[name] for name in _ADJUSTABLE if name in self.options}
+        said = {
+            name: self.options[name] for name in _ADJUSTABLE if name in self.options
+        }
         try:
-            return msgspec.convert(msgspec.structs.asdict(usual) | said, Limits, strict=False)
+            return msgspec.convert(
+                msgspec.structs.asdict(usual) | said, Limits, strict=False
+            )
         except msgspec.ValidationError as error:
             raise ChannelRefused(f"the options cannot be used: {error}") from error
 

@@ -31,7 +31,9 @@ def chats_in(config: Config) -> dict[str, ChannelConfig]:
     return {name: one for name, one in config.channels.items() if one.is_chat}
 
 
-def make(name: str, config: ChannelConfig, where: Place) -> tuple[ChannelSetup, Channel]:
+def make(
+    name: str, config: ChannelConfig, where: Place
+) -> tuple[ChannelSetup, Channel]:
     secret = channel_token(config)
     if not secret:
         raise ConfigError(

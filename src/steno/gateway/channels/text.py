@@ -83,7 +83,11 @@ def _open_fence(text: str) -> str:
             continue
         if not opened:
             opened = found[0].strip()
-        elif found[0].strip() == mark and mark[0] == opened[0] and len(mark) >= len(_mark(opened)):
+        elif (
+            found[0].strip() == mark
+            and mark[0] == opened[0]
+            and len(mark) >= len(_mark(opened))
+        ):
             opened = ""
     return opened[:80]
 

@@ -12,7 +12,9 @@ def ended_text(showing: Showing) -> str:
     if ended is None or ended.outcome == "done":
         return showing.text if showing.text.strip() else "(The answer has no text.)"
     closing = ending(ended)
-    return f"{showing.text.rstrip()}\n\n{closing}" if showing.text.strip() else closing
+    return (
+        f"{showing.text.rstrip()}\n\n{closing}" if showing.text.strip() else closing
+    )
 
 
 def ending(ended: TurnEnded) -> str:
@@ -37,7 +39,9 @@ def asked_text(showing: Showing) -> str:
         return "This question is over."
     one = showing.asks
     why = f"\n{one.why}" if one.why else ""
-    shown = one.arguments[:ARGUMENTS_MAX] + ("…" if len(one.arguments) > ARGUMENTS_MAX else "")
+    shown = one.arguments[:ARGUMENTS_MAX] + (
+        "…" if len(one.arguments) > ARGUMENTS_MAX else ""
+    )
     return (
         f"May I run {one.tool}?{why}\n```\n{_unfenced(shown)}\n```\n"
         f"/approve {one.seq} or /deny {one.seq}"

@@ -80,7 +80,11 @@ class Worker:
     """Looks after one account until it is closed."""
 
     def __init__(
-        self, setup: ChannelSetup, channel: Channel, hub: Hub, extra: Mapping[str, Extra]
+        self,
+        setup: ChannelSetup,
+        channel: Channel,
+        hub: Hub,
+        extra: Mapping[str, Extra],
     ) -> None:
         self.health = ChannelHealth(setup.name, setup.config.kind, channel.account)
         self.channel = channel
@@ -217,7 +221,9 @@ class Worker:
             if tries < STUMBLES_MAX:
                 raise
             del self._stumbles[update.id]
-            _log.exception("channel %s: an update is left out: %r", self.health.name, update.id)
+            _log.exception(
+                "channel %s: an update is left out: %r", self.health.name, update.id
+            )
 
     # --- what happens elsewhere
 
@@ -230,15 +236,22 @@ class Worker:
                         feed = change.mark
                         if isinstance(change, FactAdded):
                             seen += await self._changed(held, outbox, change)
-                        due = time.monotonic() - self._marked_s > MARK_S and feed > marked
+                        due = (
+                            time.monotonic() - self._marked_s > MARK_S
+                            and feed > marked
+                        )
                         if seen and (seen >= MARK_EVERY or due):
                             seen, marked = 0, feed
                             self._marked_s = time.monotonic()
                             await held.note([AccountRead(feed=feed)])
-            except UnknownMark:  # a backup was restored: what came before it is not told again
+            except (
+                UnknownMark
+            ):  # a backup was restored: what came before it is not told again
                 feed = await held.chats.now()
 
-    async def _changed(self, held: HeldAccount, outbox: Outbox, change: FactAdded) -> int:
+    async def _changed(
+        self, held: HeldAccount, outbox: Outbox, change: FactAdded
+    ) -> int:
         """Do what follows from a fact; 1 if it was about one of our chats."""
         session, record = change.session, change.record
         if session == held.session:
@@ -249,7 +262,9 @@ class Worker:
             outbox.owing(session)
         outbox.wake(session)
         chats = held.known.chats_of(session)
-        if not chats and not (isinstance(fact, ApprovalAsked) and await _is_job(held, session)):
+        if not chats and not (
+            isinstance(fact, ApprovalAsked) and await _is_job(held, session)
+        ):
             return 0
         with contextlib.suppress(UnknownSession):  # deleted since
             if isinstance(fact, InputAdmitted):
@@ -275,11 +290,17 @@ async def _prepare(
     """Fetch what inputs of a chat came with. If a chat waits for a turn that was cut off, or a job
     does, it comes before what waits."""
     service = hub.service()
-    ready_to = await fetch(service.chats, session, channels) if channels else EVERY_INPUT
+    ready_to = (
+        await fetch(service.chats, session, channels) if channels else EVERY_INPUT
+    )
     row = (await service.views.glance(session)).row
     owed = row.deliveries.open.values()
-    chat_waits = any(one.taken and one.show == "answer" and one.channel in names for one in owed)
-    opening = await _cut_off(hub, session) if chat_waits or row.platform == JOB else None
+    chat_waits = any(
+        one.taken and one.show == "answer" and one.channel in names for one in owed
+    )
+    opening = (
+        await _cut_off(hub, session) if chat_waits or row.platform == JOB else None
+    )
     return Prepared(opening, ready_to)
 
 
@@ -318,7 +339,11 @@ def _token(held: HeldAccount, session: str, asked: Seq, chat: str) -> str:
 
 
 async def _mirror(
-    held: HeldAccount, session: str, seq: Seq, fact: InputAdmitted, chats: frozenset[str]
+    held: HeldAccount,
+    session: str,
+    seq: Seq,
+    fact: InputAdmitted,
+    chats: frozenset[str],
 ) -> None:
     """An input from elsewhere is shown in every other chat of its session, and so is its answer.
     What a job says is not: it owes its answer to its chat itself, if it has anything to say."""
@@ -327,10 +352,14 @@ async def _mirror(
     for chat in sorted(chats):
         if (fact.source, fact.chat) != (held.source, chat):
             owed = [held.owed(chat, "text", seq), held.owed(chat, "answer", seq)]
-            await held.chats.owe(session, owed, f"mirror:{seq}:{held.name}:{chat}"[:200])
+            await held.chats.owe(
+                session, owed, f"mirror:{seq}:{held.name}:{chat}"[:200]
+            )
 
 
-async def _ask(held: HeldAccount, session: str, record: Record, chats: frozenset[str]) -> None:
+async def _ask(
+    held: HeldAccount, session: str, record: Record, chats: frozenset[str]
+) -> None:
     """Put a question in the chats of its session, and where the owner is otherwise."""
     owners = {one.chat for one in held.known.owners()}
     places = set(chats) | (owners if not owners & chats else set())
@@ -343,7 +372,9 @@ async def _ask(held: HeldAccount, session: str, record: Record, chats: frozenset
             put = QuestionPut(chat, session, one.seq, digest, new_key())
             await held.note([put], f"question:{session}:{one.seq}:{chat}"[:200])
         owed = held.owed(chat, "question", one.seq)
-        await held.chats.owe(session, [owed], f"question:{one.seq}:{held.name}:{chat}"[:200])
+        await held.chats.owe(
+            session, [owed], f"question:{one.seq}:{held.name}:{chat}"[:200]
+        )
 
 
 class Channels:
@@ -355,23 +386,33 @@ class Channels:
 
     @classmethod
     def of(
-        cls, config: Config, where: Place, hub: Hub, extra: Mapping[str, Extra] | None = None
+        cls,
+        config: Config,
+        where: Place,
+        hub: Hub,
+        extra: Mapping[str, Extra] | None = None,
     ) -> "Channels":
         """Those of the configuration. Raises `ConfigError` if one of them cannot be used."""
         made = [make(name, one, where) for name, one in chats_in(config).items()]
         channels = [channel for _, channel in made]
         names = frozenset(setup.name for setup, _ in made)
         hub.prepare = lambda session: _prepare(hub, session, channels, names)
-        return cls([Worker(setup, channel, hub, extra or {}) for setup, channel in made])
+        return cls(
+            [Worker(setup, channel, hub, extra or {}) for setup, channel in made]
+        )
 
     def health(self) -> list[ChannelHealth]:
         return [worker.look() for worker in self.workers]
 
     def receiving(self, name: str) -> bool:
-        return any(one.receiving.is_set() for one in self.workers if one.health.name == name)
+        return any(
+            one.receiving.is_set() for one in self.workers if one.health.name == name
+        )
 
     def channel(self, name: str) -> Channel | None:
-        return next((one.channel for one in self.workers if one.health.name == name), None)
+        return next(
+            (one.channel for one in self.workers if one.health.name == name), None
+        )
 
     def start(self, may_act: Callable[[], bool] = lambda: True) -> None:
         """Begin, as soon as the service may act by itself."""
@@ -382,7 +423,9 @@ class Channels:
             await asyncio.sleep(1.0)
         async with asyncio.TaskGroup() as together:
             for worker in self.workers:
-                together.create_task(worker.run(), name=f"channel {worker.health.name}")
+                together.create_task(
+                    worker.run(), name=f"channel {worker.health.name}"
+                )
 
     async def close(self) -> None:
         """Stop receiving and sending, and let the accounts go at once."""

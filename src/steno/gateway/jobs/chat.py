@@ -22,7 +22,9 @@ def parse_new(words: list[str], to: str) -> NewJob | None:
     if kind not in ("cron", "at", "every") or len(rest) <= taken:
         return None
     time, rest = " ".join(rest[:taken]), rest[taken:]
-    zone = rest.pop(0) if kind != "every" and len(rest) > 1 and is_zone(rest[0]) else ""
+    zone = (
+        rest.pop(0) if kind != "every" and len(rest) > 1 and is_zone(rest[0]) else ""
+    )
     cron, at, every = (time if kind == one else "" for one in ("cron", "at", "every"))
     return NewJob(" ".join(rest), cron, at, every, zone, to=to)
 
@@ -40,17 +42,24 @@ class JobsInChat:
         by = f"{channel}:{given.person}"
         try:
             if act == "list":
-                return "\n".join(map(line, await book.listed())) or f"There are no jobs.\n{USAGE}"
+                return (
+                    "\n".join(map(line, await book.listed()))
+                    or f"There are no jobs.\n{USAGE}"
+                )
             if act == "add":
                 new = parse_new(words[1:], f"{channel}:{given.chat}")
                 if new is None:
                     return USAGE
                 return f"The job is set.\n{line(await book.add(new, by, key))}"
-            return await self._change(book, act, words[1] if len(words) == 2 else "", by, key)
+            return await self._change(
+                book, act, words[1] if len(words) == 2 else "", by, key
+            )
         except Misused as error:
             return f"Nothing was changed: {error}."
 
-    async def _change(self, book: JobBook, act: str, wanted: str, by: str, key: str) -> str:
+    async def _change(
+        self, book: JobBook, act: str, wanted: str, by: str, key: str
+    ) -> str:
         if not wanted:
             return USAGE
         match act:

@@ -66,7 +66,11 @@ class _Quiet(Struct, frozen=True):
 
     def lasts(self, now_ms: int, known: Seq, runs: Seq) -> bool:
         early = self.until_ms is None or now_ms < self.until_ms
-        return early and now_ms >= self.since_ms and (known, runs) == (self.known, self.runs)
+        return (
+            early
+            and now_ms >= self.since_ms
+            and (known, runs) == (self.known, self.runs)
+        )
 
 
 class Scheduler:
@@ -102,7 +106,10 @@ class Scheduler:
                 changes = self._hub.service().chats.changes(mark)
                 async with aclosing(changes) as news:  # type: ignore[type-var]
                     async for one in news:
-                        if not isinstance(one, FactAdded) or one.session not in awaited:
+                        if (
+                            not isinstance(one, FactAdded)
+                            or one.session not in awaited
+                        ):
                             continue
                         if isinstance(one.record.fact, TurnEnded | DeliverySettled):
                             return
@@ -138,13 +145,18 @@ class Scheduler:
             session = await self._session(job) if isinstance(one, Run) else ""
             await self._jobs.note(job, one, session)
         await self._jobs.book.runs(id, runs)
-        if runs.head == before:  # nothing was due, or it was decided too long ago to be looked at
+        if (
+            runs.head == before
+        ):  # nothing was due, or it was decided too long ago to be looked at
             next = next_ms(job, runs, now_ms)
             self._quiet[id] = _Quiet(now_ms, next, self._known.head, runs.head)
 
     async def _session(self, job: Job) -> str:
         """Where it runs. Without its chat it runs in a session of its own."""
-        if job.set.place == "chat" and (target := await self._target(job)) is not None:
+        if (
+            job.set.place == "chat"
+            and (target := await self._target(job)) is not None
+        ):
             return target.session
         model = self._hub.program.agents(self._hub.terms(None)).model_spec()
         return await self._jobs.own_session(job, model)
@@ -224,11 +236,19 @@ class Scheduler:
     ) -> Ending | None:
         target = await self._target(job)
         if target is None:
-            return "undelivered", "no_chat", f"{job.set.channel} has no chat {job.set.chat}"
+            return (
+                "undelivered",
+                "no_chat",
+                f"{job.set.channel} has no chat {job.set.chat}",
+            )
         seen.shown_in = target.session
         await self._jobs.post(job, due, standing, target)
         outcome = await self._jobs.delivered(job, due, target)
-        return None if outcome is None else (outcome, "" if outcome == "done" else "delivery", "")
+        return (
+            None
+            if outcome is None
+            else (outcome, "" if outcome == "done" else "delivery", "")
+        )
 
     # --- who hears of it
 
@@ -239,7 +259,11 @@ class Scheduler:
             if worker.health.name == job.set.channel:
                 account = await self._account(worker)
                 session = account.chats.get(job.set.chat)
-                return None if session is None else _target(worker, job.set.chat, session)
+                return (
+                    None
+                    if session is None
+                    else _target(worker, job.set.chat, session)
+                )
         return None
 
     async def _account(self, worker: Worker) -> Account:
@@ -271,7 +295,9 @@ class Scheduler:
         key = f"{told.what}:{runs.last_ended}"
         if told.what == "paused" and job.paused is None:
             id = job.set.job
-            await self._jobs.book.pause(id, "steno", told.cause, f"paused:{id}:{runs.last_ended}")
+            await self._jobs.book.pause(
+                id, "steno", told.cause, f"paused:{id}:{runs.last_ended}"
+            )
         await self._say(job, told_text(job, told), key)
         await self._jobs.told(job, told.what, told.cause, key)
 
@@ -282,7 +308,9 @@ class Scheduler:
         for target in await self._owners() or ([] if own is None else [own]):
             where = f"{target.channel}:{target.chat}"
             with contextlib.suppress(UnknownSession):
-                await self._jobs.tell(target, text, f"job:{job.set.job}:{key}:{where}")
+                await self._jobs.tell(
+                    target, text, f"job:{job.set.job}:{key}:{where}"
+                )
 
 
 def _target(worker: Worker, chat: str, session: str) -> JobTarget:

@@ -21,7 +21,12 @@ def id_of(reply: Reply) -> str:
 
 def completion(reply: Reply) -> Object:
     message = {"role": "assistant", "content": reply.text(), "refusal": None}
-    choice = {"index": 0, "message": message, "finish_reason": finish(reply), "logprobs": None}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish(reply),
+        "logprobs": None,
+    }
     return _frame(reply, "chat.completion", [choice]) | {"usage": _usage(reply)}
 
 
@@ -40,7 +45,9 @@ def chunks(reply: Reply, told: list[Told]) -> list[Object]:
 def closing(reply: Reply, with_usage: bool) -> list[Object]:
     last = [_chunk(reply, {}, finish(reply))]
     if with_usage:
-        last.append(_frame(reply, "chat.completion.chunk", []) | {"usage": _usage(reply)})
+        last.append(
+            _frame(reply, "chat.completion.chunk", []) | {"usage": _usage(reply)}
+        )
     return last
 
 
@@ -68,7 +75,9 @@ def _usage(reply: Reply) -> Object | None:
         "prompt_tokens": used["input_tokens"],
         "completion_tokens": used["output_tokens"],
         "total_tokens": used["total_tokens"],
-        "prompt_tokens_details": {"cached_tokens": used["input_tokens_details"]["cached_tokens"]},
+        "prompt_tokens_details": {
+            "cached_tokens": used["input_tokens_details"]["cached_tokens"]
+        },
         "completion_tokens_details": {
             "reasoning_tokens": used["output_tokens_details"]["reasoning_tokens"]
         },
@@ -85,9 +94,13 @@ def agrees(given: Sequence[MessageGiven], transcript: Transcript) -> bool:
     if not claimed:
         return True
     shown = [one for one in transcript.messages if _was_said(one)]
-    failed = {turn.seq for turn in transcript.turns if turn.outcome not in ("done", None)}
+    failed = {
+        turn.seq for turn in transcript.turns if turn.outcome not in ("done", None)
+    }
     whole = _joined([(one.role, one.text) for one in shown])
-    answered = _joined([(one.role, one.text) for one in shown if one.turn not in failed])
+    answered = _joined(
+        [(one.role, one.text) for one in shown if one.turn not in failed]
+    )
     return claimed in (whole[-len(claimed) :], answered[-len(claimed) :])
 
 

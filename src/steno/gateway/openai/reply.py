@@ -94,7 +94,9 @@ def after(told: list[Told], place: int, fine: bool = False) -> list[Told]:
         new = one.text[max(place - begin, 0) :]
         if fine:
             first = one.at - len(new) + 1
-            rest += [replace(one, at=first + i, text=point) for i, point in enumerate(new)]
+            rest += [
+                replace(one, at=first + i, text=point) for i, point in enumerate(new)
+            ]
         else:
             rest.append(replace(one, text=new))
     return rest
@@ -136,7 +138,11 @@ class Reply:
         end = self.ending
         if end is None:
             return False
-        return end.outcome != "interrupted" or end.cause in STOPS | {WITHDRAWN} or self._left
+        return (
+            end.outcome != "interrupted"
+            or end.cause in STOPS | {WITHDRAWN}
+            or self._left
+        )
 
     def is_running(self) -> bool:
         return self._open
@@ -168,7 +174,9 @@ class Reply:
 
     def finish(self) -> list[Told]:
         """The last event."""
-        kind = {"completed": "completed", "failed": "failed"}.get(self.status(), "incomplete")
+        kind = {"completed": "completed", "failed": "failed"}.get(
+            self.status(), "incomplete"
+        )
         return [self._tell(f"response.{kind}", response=self.object())]
 
     # --- facts
@@ -222,9 +230,13 @@ class Reply:
             for stream, text in sealed_streams(record):
                 if stream.kind == "text":
                     told += self._text(0, text)
-            self._calls.update({one.id: one for one in fact.parts if isinstance(one, ToolCall)})
+            self._calls.update(
+                {one.id: one for one in fact.parts if isinstance(one, ToolCall)}
+            )
             if self._length:
-                told += self._close("completed" if fact.ended == "complete" else "incomplete")
+                told += self._close(
+                    "completed" if fact.ended == "complete" else "incomplete"
+                )
         self._step, deferred, self._deferred = None, self._deferred, []
         for one in deferred:
             told += self._tool(one)
@@ -236,7 +248,9 @@ class Reply:
             self._waits[fact.call] = record.seq
             return self._in_progress()
         if isinstance(fact, ApprovalDecided):
-            self._waits = {call: at for call, at in self._waits.items() if at != fact.asked}
+            self._waits = {
+                call: at for call, at in self._waits.items() if at != fact.asked
+            }
         if isinstance(fact, ToolStarted):
             self._waits.pop(fact.call, None)
             return self._call(fact.call)
@@ -251,7 +265,9 @@ class Reply:
                 kind = "denied" if isinstance(fact.outcome, Refused) else "failed"
                 item |= {"status": "failed", "error": f"{kind}: {text}"}
             done = self._tell(
-                "response.output_item.done", output_index=self.output.index(item), item=dict(item)
+                "response.output_item.done",
+                output_index=self.output.index(item),
+                item=dict(item),
             )
             return [*begun, done]
         return []
@@ -278,7 +294,9 @@ class Reply:
     def _added(self, item: Object) -> Told:
         self.output.append(item)
         index = len(self.output) - 1
-        return self._tell("response.output_item.added", output_index=index, item=dict(item))
+        return self._tell(
+            "response.output_item.added", output_index=index, item=dict(item)
+        )
 
     def _text(self, offset: int, text: str) -> list[Told]:
         new = text[max(self._length - offset, 0) :]
@@ -296,7 +314,9 @@ class Reply:
             told.append(self._added(item))
             self.output[-1]["content"] = [_content("")]
             told.append(
-                self._tell("response.content_part.added", **self._place(), part=_content(""))
+                self._tell(
+                    "response.content_part.added", **self._place(), part=_content("")
+                )
             )
         self._length += len(new)
         self.output[-1]["content"] = [_content(self._shown() + new)]
@@ -313,7 +333,9 @@ class Reply:
             self._tell("response.output_text.done", **where, text=text, logprobs=[]),
             self._tell("response.content_part.done", **where, part=_content(text)),
             self._tell(
-                "response.output_item.done", output_index=where["output_index"], item=dict(item)
+                "response.output_item.done",
+                output_index=where["output_index"],
+                item=dict(item),
             ),
         ]
 
@@ -322,7 +344,11 @@ class Reply:
 
     def _place(self) -> Object:
         last = len(self.output) - 1
-        return {"item_id": self.output[last]["id"], "output_index": last, "content_index": 0}
+        return {
+            "item_id": self.output[last]["id"],
+            "output_index": last,
+            "content_index": 0,
+        }
 
     def _tell(self, type: str, **data: Any) -> Told:
         self.at += 1
@@ -362,7 +388,11 @@ class Reply:
         labels = {} if said is None else {one.name: one.value for one in said.labels}
         status = self.status()
         reason = "max_output_tokens" if self._ended == "length" else "interrupted"
-        error = {"code": "server_error", "message": self.why()} if status == "failed" else None
+        error = (
+            {"code": "server_error", "message": self.why()}
+            if status == "failed"
+            else None
+        )
         return {
             "id": self.id,
             "object": "response",
@@ -372,7 +402,9 @@ class Reply:
             "completed_at": None,
             "conversation": {"id": f"conv_{self.session}"},
             "error": error,
-            "incomplete_details": {"reason": reason} if status == "incomplete" else None,
+            "incomplete_details": {"reason": reason}
+            if status == "incomplete"
+            else None,
             "instructions": None if said is None else said.instructions,
             "max_output_tokens": None,
             "metadata": self._metadata(labels),
@@ -404,7 +436,9 @@ class Reply:
                 own[f"{OWN}tool"] = self._calls[call].name
         if self.ending is not None and self.ending.outcome != "done":
             own[f"{OWN}cause"] = self.ending.cause
-        return {name: value for name, value in labels.items() if not name.startswith(OWN)} | own
+        return {
+            name: value for name, value in labels.items() if not name.startswith(OWN)
+        } | own
 
 
 def _content(text: str) -> Object:
@@ -417,7 +451,10 @@ def usage_object(usage: UsageTotal) -> Object | None:
         return None
     return {
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached or 0,
+            "cache_write_tokens": 0,
+        },
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": usage.input + usage.output,

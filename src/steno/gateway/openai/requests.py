@@ -84,7 +84,9 @@ def check_responses(body: ResponsesBody) -> None:
     _check_tools(body.tools)
     _check_format((body.text or {}).get("format"), "text.format")
     if not body.input:
-        raise refuse("input", "The input is empty. Nothing was stored.", "missing_input")
+        raise refuse(
+            "input", "The input is empty. Nothing was stored.", "missing_input"
+        )
 
 
 def check_chat(body: ChatBody) -> None:
@@ -92,10 +94,14 @@ def check_chat(body: ChatBody) -> None:
     if body.functions:
         raise _no_tools("functions")
     if body.n not in (None, 1):
-        raise refuse("n", "This service gives one answer: n must be 1. Nothing was stored.")
+        raise refuse(
+            "n", "This service gives one answer: n must be 1. Nothing was stored."
+        )
     _check_format(body.response_format, "response_format")
     if not body.messages:
-        raise refuse("messages", "There is no message. Nothing was stored.", "missing_input")
+        raise refuse(
+            "messages", "There is no message. Nothing was stored.", "missing_input"
+        )
 
 
 def _check_tools(tools: list[Any] | None) -> None:
@@ -126,7 +132,9 @@ def labels_of(metadata: dict[str, str] | None) -> tuple[Label, ...]:
     if metadata is None:
         return ()
     if len(metadata) > LABELS_MAX:
-        raise refuse("metadata", f"metadata may have {LABELS_MAX} entries. Nothing was stored.")
+        raise refuse(
+            "metadata", f"metadata may have {LABELS_MAX} entries. Nothing was stored."
+        )
     for name, value in metadata.items():
         if len(name) > LABEL_NAME_MAX or len(value) > LABEL_VALUE_MAX:
             raise refuse(
@@ -136,7 +144,8 @@ def labels_of(metadata: dict[str, str] | None) -> tuple[Label, ...]:
             )
         if name.startswith(OWN):
             raise refuse(
-                "metadata", f"Names that begin with {OWN!r} are taken. Nothing was stored."
+                "metadata",
+                f"Names that begin with {OWN!r} are taken. Nothing was stored.",
             )
     return tuple(Label(name, value) for name, value in metadata.items())
 
@@ -145,11 +154,20 @@ def labels_of(metadata: dict[str, str] | None) -> tuple[Label, ...]:
 
 
 def asked_by_responses(body: ResponsesBody) -> Asked:
-    items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+    items = (
+        [{"role": "user", "content": body.input}]
+        if isinstance(body.input, str)
+        else body.input
+    )
     asked = _asked(items, "input")
     if body.instructions is not None:
-        both = [body.instructions, *([asked.instructions] if asked.instructions else [])]
-        asked.instructions = "\n\n".join(both) if body.instructions else asked.instructions or ""
+        both = [
+            body.instructions,
+            *([asked.instructions] if asked.instructions else []),
+        ]
+        asked.instructions = (
+            "\n\n".join(both) if body.instructions else asked.instructions or ""
+        )
     return asked
 
 
@@ -159,7 +177,9 @@ def asked_by_chat(body: ChatBody) -> Asked:
 
 def _asked(items: list[Object], param: str) -> Asked:
     if len(items) > MESSAGES_MAX:
-        raise refuse(param, f"{MESSAGES_MAX} messages are the most. Nothing was stored.")
+        raise refuse(
+            param, f"{MESSAGES_MAX} messages are the most. Nothing was stored."
+        )
     asked, told = Asked(), []
     for at, item in enumerate(items):
         where = f"{param}[{at}]"
@@ -167,15 +187,21 @@ def _asked(items: list[Object], param: str) -> Asked:
         if role in ("system", "developer"):
             told.append(_text_of(item.get("content"), f"{where}.content"))
         elif role == "user" and at == len(items) - 1:
-            asked.text, asked.attachments = _content(item.get("content"), f"{where}.content")
+            asked.text, asked.attachments = _content(
+                item.get("content"), f"{where}.content"
+            )
         else:
             _give(asked, item, role, where)
     if not asked.text.strip() and not asked.attachments:
         raise refuse(
-            param, "The last message must be from the user, and not empty. Nothing was stored."
+            param,
+            "The last message must be from the user, and not empty. Nothing was stored.",
         )
     if len(asked.text) > TEXT_CHARS_MAX:
-        raise refuse(param, f"A message may have {TEXT_CHARS_MAX} characters. Nothing was stored.")
+        raise refuse(
+            param,
+            f"A message may have {TEXT_CHARS_MAX} characters. Nothing was stored.",
+        )
     asked.instructions = "\n\n".join(told) if told else None
     return asked
 
@@ -193,20 +219,32 @@ def _give(asked: Asked, item: Object, role: Any, where: str) -> None:
             asked.given.append(MessageGiven(role, parts))
     elif role == "tool":
         text = _text_of(item.get("content"), f"{where}.content")
-        asked.given.append(MessageGiven("tool", (Text(text),), _word(item, "tool_call_id", where)))
+        asked.given.append(
+            MessageGiven("tool", (Text(text),), _word(item, "tool_call_id", where))
+        )
     elif kind == "function_call":
-        asked.given.append(MessageGiven("assistant", (_call_in(item, "call_id", where),)))
+        asked.given.append(
+            MessageGiven("assistant", (_call_in(item, "call_id", where),))
+        )
     elif kind == "mcp_call":
         called = _call_in(item, "id", where)
         asked.given.append(MessageGiven("assistant", (called,)))
         output = item.get("output") or item.get("error") or ""
-        asked.given.append(MessageGiven("tool", (Text(_text_of(output, where)),), called.id))
+        asked.given.append(
+            MessageGiven("tool", (Text(_text_of(output, where)),), called.id)
+        )
     elif kind == "function_call_output":
         text = _text_of(item.get("output"), f"{where}.output")
-        asked.given.append(MessageGiven("tool", (Text(text),), _word(item, "call_id", where)))
+        asked.given.append(
+            MessageGiven("tool", (Text(text),), _word(item, "call_id", where))
+        )
     elif kind != "reasoning":
-        wrong = f"the role {role!r}" if kind == "message" else f"an item of type {kind!r}"
-        raise refuse(where, f"This service does not take {wrong}. Nothing was stored.")
+        wrong = (
+            f"the role {role!r}" if kind == "message" else f"an item of type {kind!r}"
+        )
+        raise refuse(
+            where, f"This service does not take {wrong}. Nothing was stored."
+        )
 
 
 def _calls(item: Object, where: str) -> tuple[ToolCall, ...]:
@@ -215,7 +253,9 @@ def _calls(item: Object, where: str) -> tuple[ToolCall, ...]:
     for one in item.get("tool_calls") or ():
         function = one.get("function") if isinstance(one, dict) else None
         if not isinstance(function, dict):
-            raise refuse(f"{where}.tool_calls", "A call needs a function. Nothing was stored.")
+            raise refuse(
+                f"{where}.tool_calls", "A call needs a function. Nothing was stored."
+            )
         found.append(_call_in(function | {"id": one.get("id")}, "id", where))
     return tuple(found)
 
@@ -229,7 +269,10 @@ def _call_in(item: Object, id: str, where: str) -> ToolCall:
 def _word(item: Object, name: str, where: str) -> str:
     value = item.get(name)
     if not isinstance(value, str) or not value:
-        raise refuse(f"{where}.{name}", f"{where} needs {name!r}, a string. Nothing was stored.")
+        raise refuse(
+            f"{where}.{name}",
+            f"{where} needs {name!r}, a string. Nothing was stored.",
+        )
     return value
 
 
@@ -249,14 +292,18 @@ def _content(content: Any, where: str) -> tuple[str, list[Attachment]]:
     if isinstance(content, str):
         return content, []
     if not isinstance(content, list):
-        raise refuse(where, "Content must be a string or a list of parts. Nothing was stored.")
+        raise refuse(
+            where, "Content must be a string or a list of parts. Nothing was stored."
+        )
     texts: list[str] = []
     files: list[Attachment] = []
     for at, part in enumerate(content):
         place = f"{where}[{at}]"
         kind = part.get("type") if isinstance(part, dict) else None
         if kind in ("text", "input_text", "output_text", "refusal"):
-            texts.append(_string(part.get("refusal" if kind == "refusal" else "text"), place))
+            texts.append(
+                _string(part.get("refusal" if kind == "refusal" else "text"), place)
+            )
         elif kind in ("input_image", "image_url"):
             files.append(_file(f"image-{at + 1}", _image_url(part, place), place))
         elif kind in ("input_file", "file"):
@@ -264,7 +311,10 @@ def _content(content: Any, where: str) -> tuple[str, list[Attachment]]:
             name = inner.get("filename") or f"file-{at + 1}"
             files.append(_file(str(name), inner.get("file_data"), place))
         else:
-            raise refuse(place, f"This service does not take a part {kind!r}. Nothing was stored.")
+            raise refuse(
+                place,
+                f"This service does not take a part {kind!r}. Nothing was stored.",
+            )
     try:
         check_together(files)
     except Misused as error:
@@ -295,6 +345,8 @@ def _file(name: str, said: Any, where: str) -> Attachment:
     try:
         return attachment(name, base64.b64decode(said[found.end() :], validate=True))
     except binascii.Error as error:
-        raise refuse(where, "The data URL is not valid base64. Nothing was stored.") from error
+        raise refuse(
+            where, "The data URL is not valid base64. Nothing was stored."
+        ) from error
     except Misused as error:
         raise refuse(where, f"{error}") from error

@@ -42,13 +42,17 @@ async def create_response(hub: Hub, call: Call) -> Answer:
     labels = requests.labels_of(body.metadata)
     if body.previous_response_id is not None:
         labels += (Label(PREVIOUS, body.previous_response_id),)
-    framing = Framing(asked.instructions, labels, tuple(asked.given), tuple(asked.payloads))
+    framing = Framing(
+        asked.instructions, labels, tuple(asked.given), tuple(asked.payloads)
+    )
     place = partial(_place, hub, call, body, asked, model)
     new = turns.New(asked.text, asked.attachments, framing, model, place)
     admitted = await turns.accept(hub, call, new)
     reply = Reply(admitted.session, admitted.seq)
     if body.stream:
-        return Stream(_leave(hub, call, reply, _events(hub, reply, -1)), headers=_headers(reply))
+        return Stream(
+            _leave(hub, call, reply, _events(hub, reply, -1)), headers=_headers(reply)
+        )
     if body.background:
         return Json((await turns.read(hub, reply.id)).object(), 200, _headers(reply))
     return await _whole(hub, call, reply, _response)
@@ -69,7 +73,8 @@ async def _place(
         raise requests.refuse("conversation", "A conversation is named by its id.")
     if body.previous_response_id is not None and conversation is not None:
         raise requests.refuse(
-            "previous_response_id", "Send previous_response_id or conversation, not both."
+            "previous_response_id",
+            "Send previous_response_id or conversation, not both.",
         )
     session = await turns.bound(hub, call, model)
     if body.previous_response_id is not None:
@@ -91,7 +96,10 @@ async def _known(hub: Hub, session: str) -> None:
         await hub.service().views.glance(session)
     except UnknownSession as error:
         raise Problem(
-            404, "not_found", f"There is no conversation {session[:100]!r}.", turns.FINAL
+            404,
+            "not_found",
+            f"There is no conversation {session[:100]!r}.",
+            turns.FINAL,
         ) from error
 
 
@@ -101,7 +109,9 @@ async def retrieve_response(hub: Hub, call: Call) -> Answer:
     start = call.number("starting_after", -1, 1 << 40, None)
     if not call.flag("stream"):
         if start is not None:
-            raise requests.refuse("starting_after", "starting_after needs stream=true.")
+            raise requests.refuse(
+                "starting_after", "starting_after needs stream=true."
+            )
         return Json((await turns.read(hub, id)).object(), 200, _headers(reply))
     await hub.look_after(reply.session)
     events = _events(hub, reply, -1 if start is None else start, fine=start is None)
@@ -109,7 +119,9 @@ async def retrieve_response(hub: Hub, call: Call) -> Answer:
 
 
 async def cancel_response(hub: Hub, call: Call) -> Answer:
-    reply = await turns.read(hub, (await turns.find(hub, call.parameters["response"], call)).id)
+    reply = await turns.read(
+        hub, (await turns.find(hub, call.parameters["response"], call)).id
+    )
     if reply.ending is None:
         await turns.stop(hub, reply)
         reply = await turns.ended(hub, reply, turns.CANCEL_S)
@@ -117,10 +129,14 @@ async def cancel_response(hub: Hub, call: Call) -> Answer:
 
 
 async def delete_response(hub: Hub, call: Call) -> Answer:
-    reply = await turns.read(hub, (await turns.find(hub, call.parameters["response"], call)).id)
+    reply = await turns.read(
+        hub, (await turns.find(hub, call.parameters["response"], call)).id
+    )
     if reply.ending is None:
         raise Problem(
-            409, "running", "The response is not over: cancel it first. Nothing was removed."
+            409,
+            "running",
+            "The response is not over: cancel it first. Nothing was removed.",
         )
     await turns.remove(hub, reply)
     return Json({"id": reply.id, "object": "response", "deleted": True})
@@ -138,7 +154,9 @@ async def input_items(hub: Hub, call: Call) -> Answer:
         elif isinstance(fact, InputAdmitted):
             items = items if record.seq == reply.input else []
     if reply.said is None:
-        records = hub.service().views.records(reply.session, reply.input - 1, reply.input)
+        records = hub.service().views.records(
+            reply.session, reply.input - 1, reply.input
+        )
         async for record in records:
             reply.take(record)
     if reply.said is not None:
@@ -181,7 +199,9 @@ def _response(reply: Reply) -> Object:
     return reply.object()
 
 
-async def _events(hub: Hub, reply: Reply, start: int, fine: bool = False) -> AsyncIterator[bytes]:
+async def _events(
+    hub: Hub, reply: Reply, start: int, fine: bool = False
+) -> AsyncIterator[bytes]:
     """The events of a response after a place, as they go over the wire."""
     points = 0
     try:
@@ -225,19 +245,25 @@ async def create_chat(hub: Hub, call: Call) -> Answer:
     asked = requests.asked_by_chat(body)
     model = turns.model_of(hub, body.model)
     labels = requests.labels_of(body.metadata)
-    framing = Framing(asked.instructions, labels, tuple(asked.given), tuple(asked.payloads), True)
+    framing = Framing(
+        asked.instructions, labels, tuple(asked.given), tuple(asked.payloads), True
+    )
     place = partial(_chat_place, hub, call, asked, model)
     new = turns.New(asked.text, asked.attachments, framing, model, place)
     admitted: Admitted = await turns.accept(hub, call, new)
     reply = Reply(admitted.session, admitted.seq)
     if body.stream:
-        with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        with_usage = body.stream_options is not None and bool(
+            body.stream_options.include_usage
+        )
         chunks = _chunks(hub, reply, with_usage)
         return Stream(_leave(hub, call, reply, chunks), headers=_headers(reply))
     return await _whole(hub, call, reply, _completion)
 
 
-async def _chat_place(hub: Hub, call: Call, asked: requests.Asked, model: str | None) -> str | None:
+async def _chat_place(
+    hub: Hub, call: Call, asked: requests.Asked, model: str | None
+) -> str | None:
     session = await turns.bound(hub, call, model)
     if session is None or not asked.given:
         return session
@@ -335,7 +361,12 @@ async def show_model(hub: Hub, call: Call) -> Answer:
 
 
 def _model(id: str) -> Object:
-    return {"id": id, "object": "model", "created": 0, "owned_by": id.partition(":")[0]}
+    return {
+        "id": id,
+        "object": "model",
+        "created": 0,
+        "owned_by": id.partition(":")[0],
+    }
 
 
 # --- answers in one piece -------------------------------------------------------------------------
@@ -440,12 +471,20 @@ ROUTES = (
         {200: (dict, "text/event-stream")},
         parameters=(
             Parameter("stream", "`true`: as server-sent events", kind="boolean"),
-            Parameter("starting_after", "The number of the last event seen", kind="integer"),
+            Parameter(
+                "starting_after", "The number of the last event seen", kind="integer"
+            ),
         ),
         binds=False,
     ),
     Route(
-        "DELETE", _ID, "admin", "Remove a response", delete_response, {200: Deleted}, binds=False
+        "DELETE",
+        _ID,
+        "admin",
+        "Remove a response",
+        delete_response,
+        {200: Deleted},
+        binds=False,
     ),
     Route(
         "POST",
@@ -482,8 +521,22 @@ ROUTES = (
         BODY_BYTES_MAX,
         binds=False,
     ),
-    Route("GET", "/v1/models", "read", "List models", list_models, {200: dict}, binds=False),
     Route(
-        "GET", "/v1/models/{model}", "read", "Show a model", show_model, {200: dict}, binds=False
+        "GET",
+        "/v1/models",
+        "read",
+        "List models",
+        list_models,
+        {200: dict},
+        binds=False,
+    ),
+    Route(
+        "GET",
+        "/v1/models/{model}",
+        "read",
+        "Show a model",
+        show_model,
+        {200: dict},
+        binds=False,
     ),
 )

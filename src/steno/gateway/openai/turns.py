@@ -56,9 +56,15 @@ class Keys:
         self._service = service
         said = call.headers.get("idempotency-key")
         if said is not None and not said.strip():
-            raise Problem(400, "bad_header", "Idempotency-Key is empty. Nothing was stored.")
-        bound = [call.headers.get(name, "") for name in ("x-steno-session", "x-steno-key")]
-        self.given = None if said is None else _digest("key", call.token.name, call.path, said)
+            raise Problem(
+                400, "bad_header", "Idempotency-Key is empty. Nothing was stored."
+            )
+        bound = [
+            call.headers.get(name, "") for name in ("x-steno-session", "x-steno-key")
+        ]
+        self.given = (
+            None if said is None else _digest("key", call.token.name, call.path, said)
+        )
         body = _digest("body", call.token.name, call.path, *bound, call.body.hex())
         self._base = body
         tries = call.headers.get("x-stainless-retry-count", "0")
@@ -74,7 +80,9 @@ class Keys:
         for back in range(RETRY_MINUTES + 1):
             count = await self._count(minute - back)
             if count:
-                return await self._service.admitted(self._key(minute - back, count - 1))
+                return await self._service.admitted(
+                    self._key(minute - back, count - 1)
+                )
         return None
 
     async def new(self) -> str:
@@ -94,13 +102,18 @@ class Keys:
             low, high = high, high * 2
         while high - low > 1:
             middle = (low + high) // 2
-            used = await self._service.admitted(self._key(minute, middle - 1)) is not None
+            used = (
+                await self._service.admitted(self._key(minute, middle - 1))
+                is not None
+            )
             low, high = (middle, high) if used else (low, middle)
         return low
 
 
 def _digest(*words: str) -> str:
-    return "v1:" + sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        "v1:" + sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def _minute() -> int:
@@ -131,13 +144,22 @@ async def accept(hub: Hub, call: Call, new: New) -> Admitted:
         await choose(service, session, new.model)
     model = new.model or hub.program.agents(hub.terms(None)).model_spec()
     framing = (
-        new.framing if session is None else Framing(new.framing.instructions, new.framing.labels)
+        new.framing
+        if session is None
+        else Framing(new.framing.instructions, new.framing.labels)
     )
     while True:
         key = await keys.new()
         admitted = await asyncio.shield(
             service.admit(
-                new.text, session, None, key, model, "queue", new.attachments, framing=framing
+                new.text,
+                session,
+                None,
+                key,
+                model,
+                "queue",
+                new.attachments,
+                framing=framing,
             )
         )
         if admitted.first or keys.given is not None:
@@ -147,7 +169,11 @@ async def accept(hub: Hub, call: Call, new: New) -> Admitted:
 
 def _check_bound(call: Call, session: str | None) -> None:
     if call.token.session not in (None, session):
-        raise Problem(403, "bound", f"This token is for the session {call.token.session!r} alone.")
+        raise Problem(
+            403,
+            "bound",
+            f"This token is for the session {call.token.session!r} alone.",
+        )
 
 
 async def choose(service: Service, session: str, model: str) -> None:
@@ -197,11 +223,18 @@ def no_model(said: str, why: str = "") -> Problem:
 async def bound(hub: Hub, call: Call, model: str | None) -> str | None:
     """The session that a request names by header, or that its token is for."""
     service = hub.service()
-    session, name = call.headers.get("x-steno-session"), call.headers.get("x-steno-key")
+    session, name = (
+        call.headers.get("x-steno-session"),
+        call.headers.get("x-steno-key"),
+    )
     if session is not None and name is not None:
-        raise Problem(400, "bad_header", "Send X-Steno-Session or X-Steno-Key, not both.")
+        raise Problem(
+            400, "bad_header", "Send X-Steno-Session or X-Steno-Key, not both."
+        )
     if name is not None:
-        return await service.begin(model or hub.program.agents(hub.terms(None)).model_spec(), name)
+        return await service.begin(
+            model or hub.program.agents(hub.terms(None)).model_spec(), name
+        )
     if session is not None:
         await service.views.glance(session.removeprefix("conv_"))
         return session.removeprefix("conv_")
@@ -350,7 +383,11 @@ async def remove(hub: Hub, reply: Reply) -> None:
     service = hub.service()
     loaded, shown = await service.views.shown(reply.session)
     own = [one for one in shown.transcript.messages if one.state != "given"]
-    turns = {turn for turn in shown.turns.origins if shown.turns.prompt(turn) == reply.input}
+    turns = {
+        turn
+        for turn in shown.turns.origins
+        if shown.turns.prompt(turn) == reply.input
+    }
     mine = [one for one in own if one.turn in turns or one.seq == reply.input]
     if len(mine) == len(own) and loaded.row.forked_from is None:
         with contextlib.suppress(ForksRemain):

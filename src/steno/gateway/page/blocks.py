@@ -80,13 +80,18 @@ def block(one: Block, scene: Scene) -> Html:
         case Call():
             inner, kind = _call(one, scene), f"call is-{one.state}"
         case Notice():
-            inner, kind = html("<p>{text}</p>", text=one.text), f"notice is-{one.tone}"
+            inner, kind = (
+                html("<p>{text}</p>", text=one.text),
+                f"notice is-{one.tone}",
+            )
         case unreachable:
             assert_never(unreachable)
     aside = NOTHING
     if one.undone or one.hidden:
         word = "Undone" if one.undone else "Hidden"
-        aside = html('<p class="aside">{word}: the model is not told this.</p>', word=word)
+        aside = html(
+            '<p class="aside">{word}: the model is not told this.</p>', word=word
+        )
     return html(
         '<article class="block {kind}{faded}" data-key="{key}" id="{key}" aria-label="{label}">'
         "{inner}{aside}</article>",
@@ -126,7 +131,8 @@ def _said(one: Said, scene: Scene) -> Html:
         text=one.text,
         files=files(one.seq, scene),
         aside=when(
-            one.state in told, html('<p class="aside">{word}</p>', word=told.get(one.state, ""))
+            one.state in told,
+            html('<p class="aside">{word}</p>', word=told.get(one.state, "")),
         ),
         acts=_acts(one.seq, one.hidden, scene),
     )
@@ -135,7 +141,10 @@ def _said(one: Said, scene: Scene) -> Html:
 def files(seq: Seq, scene: Scene) -> Html:
     """What came with a message. A picture is shown; a file can be saved."""
     fact, found = scene.attached.get(seq, (0, ()))
-    return many(_file(f"/s/{scene.session}/files/{fact}/{n}", part) for n, part in enumerate(found))
+    return many(
+        _file(f"/s/{scene.session}/files/{fact}/{n}", part)
+        for n, part in enumerate(found)
+    )
 
 
 def _file(to: str, part: Image | File) -> Html:
@@ -153,9 +162,15 @@ def _answer(one: Answer, scene: Scene) -> Html:
     if streaming:
         parts.append(_stream(one.seq, "t", one.text, "live"))
     elif one.text:
-        parts.append(html('<div class="prose" dir="auto">{body}</div>', body=markdown(one.text)))
+        parts.append(
+            html(
+                '<div class="prose" dir="auto">{body}</div>', body=markdown(one.text)
+            )
+        )
     else:
-        parts.append(when(not one.reasoning, Html('<p class="aside">Said nothing.</p>')))
+        parts.append(
+            when(not one.reasoning, Html('<p class="aside">Said nothing.</p>'))
+        )
     if one.state == "given":
         parts.append(Html('<p class="aside">Said elsewhere</p>'))
     if not streaming:
@@ -169,7 +184,10 @@ def _reasoning(one: Answer, streaming: bool) -> Html:
     body = (
         _stream(one.seq, "r", one.reasoning, "thinking")
         if streaming
-        else html('<div class="thinking" dir="auto">{text}</div>', text=one.reasoning.strip())
+        else html(
+            '<div class="thinking" dir="auto">{text}</div>',
+            text=one.reasoning.strip(),
+        )
     )
     return html(
         '<details class="thought" data-fold="r{seq}"{hidden}><summary>{word}</summary>{body}'
@@ -240,7 +258,8 @@ def _call(one: Call, scene: Scene) -> Html:
         output=_output(one, scene),
         files=files(one.seq, scene) if one.seq else NOTHING,
         decide=when(
-            one.asked is not None and scene.may_approve, decide(scene.session, one.asked or 0)
+            one.asked is not None and scene.may_approve,
+            decide(scene.session, one.asked or 0),
         ),
     )
 
@@ -256,13 +275,19 @@ def arguments(name: str, whole: str, given: dict[str, object]) -> Html:
             return code(command, "bash")
         case {"path": str(path), "content": str(content), **rest} if not rest:
             return many((_path(path), code(content, path.rpartition(".")[2])))
-        case {"path": str(path), "old": str(old), "new": str(new), **rest} if not rest:
+        case {"path": str(path), "old": str(old), "new": str(new), **rest} if (
+            not rest
+        ):
             return many((_path(path), _edit(old, new)))
         case {"patch": str(patch), **rest} if not rest:
             return diff(patch.splitlines()[:DIFF_LINES_MAX])
         case _:
-            pretty = json.dumps(given, indent=2, ensure_ascii=False) if given else whole
-            return code(pretty, "json") if pretty.strip() not in ("", "{}") else NOTHING
+            pretty = (
+                json.dumps(given, indent=2, ensure_ascii=False) if given else whole
+            )
+            return (
+                code(pretty, "json") if pretty.strip() not in ("", "{}") else NOTHING
+            )
 
 
 def _path(path: str) -> Html:
@@ -273,7 +298,9 @@ def _edit(old: str, new: str) -> Html:
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > DIFF_LINES_MAX:
         return diff([f"-{line}" for line in before] + [f"+{line}" for line in after])
-    return diff([line for line in difflib.ndiff(before, after) if not line.startswith("?")])
+    return diff(
+        [line for line in difflib.ndiff(before, after) if not line.startswith("?")]
+    )
 
 
 def _output(one: Call, scene: Scene) -> Html:
@@ -329,7 +356,9 @@ def queue(waiting: list[Said], scene: Scene) -> Html:
     if not waiting:
         return NOTHING
     rows = many(_waiting(one, scene) for one in waiting)
-    return html('<h2 class="soft">Waiting</h2><ol class="queue">{rows}</ol>', rows=rows)
+    return html(
+        '<h2 class="soft">Waiting</h2><ol class="queue">{rows}</ol>', rows=rows
+    )
 
 
 def _waiting(one: Said, scene: Scene) -> Html:

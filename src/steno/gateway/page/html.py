@@ -27,7 +27,9 @@ def text(value: object) -> Html:
 
 
 def html(template: str, **values: object) -> Html:
-    return Html(template.format_map({name: text(value) for name, value in values.items()}))
+    return Html(
+        template.format_map({name: text(value) for name, value in values.items()})
+    )
 
 
 def many(parts: Iterable[Html]) -> Html:
@@ -42,5 +44,6 @@ def with_code(said: str) -> Html:
     """What stands between backticks in a sentence of ours is a command."""
     parts = said.split("`")
     return many(
-        html("<code>{it}</code>", it=it) if i % 2 else text(it) for i, it in enumerate(parts)
+        html("<code>{it}</code>", it=it) if i % 2 else text(it)
+        for i, it in enumerate(parts)
     )

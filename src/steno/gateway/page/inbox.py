@@ -39,7 +39,8 @@ class Inbox:
                 for change in page.changes
                 if isinstance(change, FactAdded)
                 and isinstance(
-                    change.record.fact, ApprovalAsked | ApprovalDecided | ToolFact | TurnEnded
+                    change.record.fact,
+                    ApprovalAsked | ApprovalDecided | ToolFact | TurnEnded,
                 )
             }:
                 await self._look(service, session)

@@ -58,7 +58,12 @@ def document(title: str, body: Html) -> bytes:
 
 
 def framed(
-    title: str, shelf: Shelf, frame: Frame, main: Html, session: str = "", empty: bool = False
+    title: str,
+    shelf: Shelf,
+    frame: Frame,
+    main: Html,
+    session: str = "",
+    empty: bool = False,
 ) -> bytes:
     """A page. On a narrow screen the list is in front if `empty`, else the middle is."""
     return document(
@@ -85,7 +90,9 @@ def _side(shelf: Shelf, frame: Frame, session: str) -> Html:
             '<a href="{to}"{current}>{word}{count}</a>',
             to=to,
             word=word,
-            current=Html(' aria-current="page"') if name == shelf and not session else NOTHING,
+            current=Html(' aria-current="page"')
+            if name == shelf and not session
+            else NOTHING,
             count=_count(frame.approvals) if name == "approvals" else NOTHING,
         )
         for name, to, word in _SHELVES
@@ -108,7 +115,9 @@ def _side(shelf: Shelf, frame: Frame, session: str) -> Html:
             not frame.sessions,
             html(
                 '<p class="soft pad" id="no-sessions">{word}</p>',
-                word="No title has this in it." if frame.query else "No sessions yet.",
+                word="No title has this in it."
+                if frame.query
+                else "No sessions yet.",
             ),
         ),
         more=when(
@@ -179,7 +188,11 @@ def source(platform: str) -> str:
 
 
 def stamp(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000).astimezone().isoformat(timespec="seconds")
+    return (
+        datetime.fromtimestamp(at_ms / 1000)
+        .astimezone()
+        .isoformat(timespec="seconds")
+    )
 
 
 def ago(at_ms: int, now_ms: int) -> str:
@@ -194,7 +207,10 @@ def plain(title: str, body: Html) -> bytes:
     """A page without a list, for who is not logged in and for refusals."""
     return document(
         title,
-        html('<body class="alone"><main id="main" class="card">{body}</main></body>', body=body),
+        html(
+            '<body class="alone"><main id="main" class="card">{body}</main></body>',
+            body=body,
+        ),
     )
 
 

@@ -20,7 +20,13 @@ from steno.gateway.hub import Hub
 from steno.gateway.page.blocks import Scene, block, queue
 from steno.gateway.page.inbox import Inbox
 from steno.gateway.page.layout import row
-from steno.gateway.page.session import FACTS_MIN, controls, fold_page, scene_of, status_of
+from steno.gateway.page.session import (
+    FACTS_MIN,
+    controls,
+    fold_page,
+    scene_of,
+    status_of,
+)
 from steno.gateway.routes import Call
 from steno.gateway.streams import RETRY_MS, Told, encode
 from steno.journal.drafts import Stream
@@ -42,7 +48,9 @@ _LETTERS = {"text": "t", "reasoning": "r", "output": "o"}
 class Rendering:
     """One session, for one reader. `folded` is what the reader has been shown."""
 
-    def __init__(self, service: Service, session: str, cursor: Cursor, may: tuple[bool, bool]):
+    def __init__(
+        self, service: Service, session: str, cursor: Cursor, may: tuple[bool, bool]
+    ):
         self.place = Place(cursor)
         self._service = service
         self._session = session
@@ -57,8 +65,14 @@ class Rendering:
 
     async def begin(self) -> None:
         """Fold the end of what the reader has seen."""
-        page = await self._service.views.page(self._session, self.place.seq, FACTS_MIN)
-        self._folded, self._first, self._records = fold_page(page), page.first, len(page.records)
+        page = await self._service.views.page(
+            self._session, self.place.seq, FACTS_MIN
+        )
+        self._folded, self._first, self._records = (
+            fold_page(page),
+            page.first,
+            len(page.records),
+        )
         self._shown = {one.key: one for one in self._folded.blocks()}
         self._said = self._beside(self._scene())
 
@@ -104,12 +118,16 @@ class Rendering:
             for key in self._shown.keys() - now.keys()
         ]
         after: str | None = None
-        for one in reversed(blocks):  # the last first: each stands before one that is there
+        for one in reversed(
+            blocks
+        ):  # the last first: each stands before one that is there
             if self._shown.get(one.key) != one:
                 told.append(self._block(one, scene, after).data)
             after = one.key
         self._shown = now
-        self._open &= {step for step in (self._open_step(),) if step} | self._running()
+        self._open &= {
+            step for step in (self._open_step(),) if step
+        } | self._running()
         if reaches(record, self._first):
             told.append({"type": "changed", "what": "earlier"})
         said = self._beside(scene)
@@ -137,7 +155,12 @@ class Rendering:
         }
 
     def _block(self, one: Block, scene: Scene, before: str | None) -> Told:
-        data = {"type": "block", "key": one.key, "html": str(block(one, scene)), "before": before}
+        data = {
+            "type": "block",
+            "key": one.key,
+            "html": str(block(one, scene)),
+            "before": before,
+        }
         return Told(data, self.place.id())
 
 
@@ -165,7 +188,10 @@ async def rendered_list(
 ) -> AsyncIterator[list[Told]]:
     """The news of the list, as rows."""
     async for news in list_news(service, mark):
-        yield [Told(await _rendered(service, inbox, one.data, now_ms()), one.id) for one in news]
+        yield [
+            Told(await _rendered(service, inbox, one.data, now_ms()), one.id)
+            for one in news
+        ]
 
 
 async def _rendered(

@@ -22,8 +22,13 @@ from steno.gateway.page.html import Html, html, many, text
 MARKDOWN_CHARS_MAX = 100_000
 CODE_CHARS_MAX = 50_000
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
-_ALIGNED = {"text-align:right": ' class="right"', "text-align:center": ' class="centre"'}
-_COPY = Html('<button type="button" class="copy needs-script" data-copy="code">Copy</button>')
+_ALIGNED = {
+    "text-align:right": ' class="right"',
+    "text-align:center": ' class="centre"',
+}
+_COPY = Html(
+    '<button type="button" class="copy needs-script" data-copy="code">Copy</button>'
+)
 
 
 @lru_cache(maxsize=1_000)
@@ -36,7 +41,9 @@ def markdown(source: str) -> Html:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
+    made = MarkdownIt(
+        "commonmark", {"html": False, "linkify": False, "typographer": False}
+    )
     made.enable(["table", "strikethrough"])
     made.validateLink = lambda url: _LINK.match(url.strip()) is not None  # type: ignore[method-assign]
     made.add_render_rule("fence", _fence)
@@ -63,7 +70,10 @@ def _cell(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
 
 def _link(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
     to = tokens[at].attrGet("href") or ""
-    return html('<a href="{to}" target="_blank" rel="noopener noreferrer nofollow">', to=str(to))
+    return html(
+        '<a href="{to}" target="_blank" rel="noopener noreferrer nofollow">',
+        to=str(to),
+    )
 
 
 def _image(self: RendererHTML, tokens: Sequence[Token], at: int, *_: Any) -> str:
@@ -92,7 +102,9 @@ def coloured(source: str, language: str) -> Html:
     lexer = _lexer(language) if len(source) <= CODE_CHARS_MAX else None
     if lexer is None:
         return text(source)
-    return Html(highlight(sanitize(source), lexer, HtmlFormatter(nowrap=True)).rstrip("\n"))
+    return Html(
+        highlight(sanitize(source), lexer, HtmlFormatter(nowrap=True)).rstrip("\n")
+    )
 
 
 @lru_cache(maxsize=100)
@@ -110,7 +122,11 @@ def diff(lines: Sequence[str]) -> Html:
     """Lines that begin with `+`, `-` or a space."""
     kinds = {"+": "added", "-": "removed"}
     rows = (
-        html('<span class="{kind}">{line}\n</span>', kind=kinds.get(line[:1], "same"), line=line)
+        html(
+            '<span class="{kind}">{line}\n</span>',
+            kind=kinds.get(line[:1], "same"),
+            line=line,
+        )
         for line in lines
     )
     return html('<pre class="diff" tabindex="0">{rows}</pre>', rows=many(rows))

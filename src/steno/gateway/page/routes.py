@@ -109,7 +109,9 @@ async def _frame(pages: Pages, call: Call, cursor: str = "") -> Frame:
     elif query:
         found, more = await service.views.titled(query, LIST_MAX), None
     else:
-        before = call.number("before", -(1 << 62), 1 << 62, None) if not cursor else None
+        before = (
+            call.number("before", -(1 << 62), 1 << 62, None) if not cursor else None
+        )
         found = await service.views.sessions(LIST_MAX, before)
         more = found[-1].listed.mark if len(found) == LIST_MAX else None
     after = f"{mark}{BETWEEN}{cursor}" if cursor else str(mark)
@@ -131,7 +133,9 @@ async def _search(pages: Pages, call: Call, query: str) -> Answer:
     """Hits of a search that takes long are sent as they come."""
     following = call.query.get("from")
     if following is not None and PLACE.fullmatch(following) is None:
-        raise Problem(400, "bad_query", "The page to go on from is not one of a search.")
+        raise Problem(
+            400, "bad_query", "The page to go on from is not one of a search."
+        )
     wanted = Wanted(text=query, limit=LIST_MAX, before=following)
     answers = pages.hub.service().searches.follow(wanted)
     answer = await anext(answers)
@@ -165,7 +169,9 @@ async def session(pages: Pages, call: Call) -> Answer:
         before = str(min(at + FACTS_AFTER, end.page.first))
         return await _earlier_page(pages, replace(call, query={"before": before}))
     folded = fold_end(end)
-    scene = scene_of(id, folded, call.token.allows("write"), call.token.allows("approve"))
+    scene = scene_of(
+        id, folded, call.token.allows("write"), call.token.allows("approve")
+    )
     title = end.row.title or "Untitled"
     models = hub.program.agents(hub.terms(None)).known_models()
     body = main(end, folded, scene, title, models, secrets.token_hex(16))
@@ -180,10 +186,16 @@ async def _earlier(pages: Pages, call: Call) -> tuple[Html, Html, Html]:
     glance = await views.glance(id)
     page = await views.page(id, min(before - 1, glance.head), FACTS_MIN)
     folded = fold_page(page)
-    scene = scene_of(id, folded, call.token.allows("write"), call.token.allows("approve"))
+    scene = scene_of(
+        id, folded, call.token.allows("write"), call.token.allows("approve")
+    )
     blocks = earlier_html(page, await views.reaching(id, before), scene)
     title = glance.row.title or "Untitled"
-    return blocks, earlier_link(id, page.first), earlier_main(page, blocks, scene, title)
+    return (
+        blocks,
+        earlier_link(id, page.first),
+        earlier_main(page, blocks, scene, title),
+    )
 
 
 async def _earlier_page(pages: Pages, call: Call) -> Answer:
@@ -202,7 +214,9 @@ async def text(pages: Pages, call: Call) -> Answer:
     message = await pages.hub.service().views.message(
         call.parameters["id"], int(call.parameters["seq"])
     )
-    return Content(message.text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
+    return Content(
+        message.text.encode("utf-8", "replace"), "text/plain; charset=utf-8"
+    )
 
 
 async def file(pages: Pages, call: Call) -> Answer:
@@ -220,7 +234,10 @@ async def file(pages: Pages, call: Call) -> Answer:
 async def approvals(pages: Pages, call: Call) -> Answer:
     service = pages.hub.service()
     waiting = await pages.inbox.waiting(service)
-    titles = {one.session: (await service.views.glance(one.session)).row.title for one in waiting}
+    titles = {
+        one.session: (await service.views.glance(one.session)).row.title
+        for one in waiting
+    }
     body = shelves.approvals(waiting, titles, _now_ms(), call.token.allows("approve"))
     return await _shelf(pages, call, "approvals", "Approvals", body)
 
@@ -228,7 +245,9 @@ async def approvals(pages: Pages, call: Call) -> Answer:
 async def deliveries(pages: Pages, call: Call) -> Answer:
     found = await pages.hub.service().deliveries.listed(shelves.DELIVERIES_MAX)
     may_change = call.token.allows("write")
-    body = shelves.deliveries(found, pages.channels(), _now_ms(), may_change, _held_back(pages))
+    body = shelves.deliveries(
+        found, pages.channels(), _now_ms(), may_change, _held_back(pages)
+    )
     return await _shelf(pages, call, "deliveries", "Deliveries", body)
 
 
@@ -247,8 +266,12 @@ async def change_delivery(pages: Pages, call: Call) -> Answer:
 
 async def jobs(pages: Pages, call: Call) -> Answer:
     book = pages.hub.service().jobs.book
-    found = [await book.show(one.id) for one in (await book.listed())[: shelves.JOBS_MAX]]
-    body = shelves.jobs(found, _now_ms(), call.token.allows("admin"), _held_back(pages))
+    found = [
+        await book.show(one.id) for one in (await book.listed())[: shelves.JOBS_MAX]
+    ]
+    body = shelves.jobs(
+        found, _now_ms(), call.token.allows("admin"), _held_back(pages)
+    )
     return await _shelf(pages, call, "jobs", "Jobs", body)
 
 
@@ -276,7 +299,9 @@ async def people(pages: Pages, call: Call) -> Answer:
 async def pair(pages: Pages, call: Call) -> Answer:
     fields = call.form()
     chats, by = pages.hub.service().chats, f"page:{call.token.name}"
-    await chats.pair(fields.get("code", "").strip(), fields.get("owner") == "yes", by, _now_ms())
+    await chats.pair(
+        fields.get("code", "").strip(), fields.get("owner") == "yes", by, _now_ms()
+    )
     return _to(call, "/people")
 
 
@@ -291,18 +316,26 @@ async def used(pages: Pages, call: Call) -> Answer:
     return await _shelf(pages, call, "usage", "Usage", usage.page(days))
 
 
-async def _shelf(pages: Pages, call: Call, shelf: Shelf, title: str, body: Html) -> Answer:
+async def _shelf(
+    pages: Pages, call: Call, shelf: Shelf, title: str, body: Html
+) -> Answer:
     return _html(framed(title, shelf, await _frame(pages, call), body))
 
 
 def _held_back(pages: Pages) -> Html:
     """What acts by itself waits after too many kills, and its pages say so."""
     until_s = pages.held_back_until_s()
-    return NOTHING if until_s is None else shelves.held_back(round(until_s * 1000) - _now_ms())
+    return (
+        NOTHING
+        if until_s is None
+        else shelves.held_back(round(until_s * 1000) - _now_ms())
+    )
 
 
 async def events(pages: Pages, call: Call) -> Answer:
-    return Stream(page_events(pages.hub, pages.inbox, call, _now_ms), ping=PING, bye=BYE)
+    return Stream(
+        page_events(pages.hub, pages.inbox, call, _now_ms), ping=PING, bye=BYE
+    )
 
 
 async def static(pages: Pages, call: Call) -> Answer:
@@ -323,7 +356,9 @@ async def login(pages: Pages, call: Call) -> Answer:
 async def log_in(pages: Pages, call: Call) -> Answer:
     """Exchange the code of a one-time link for a cookie."""
     if "origin" not in call.headers:
-        raise Problem(403, "no_origin", "A browser must say where the request comes from.")
+        raise Problem(
+            403, "no_origin", "A browser must say where the request comes from."
+        )
     try:
         secret = pages.tokens.redeem(call.form().get("code", "").strip())
     except BadToken:
@@ -363,7 +398,11 @@ async def _admit(pages: Pages, sent: Sent, files: Sequence[Attachment]) -> str:
     that comes twice makes one."""
     hub = pages.hub
     if len(sent.text) > TEXT_CHARS_MAX:
-        raise Problem(413, "too_large", f"The text may have {TEXT_CHARS_MAX} characters at most.")
+        raise Problem(
+            413,
+            "too_large",
+            f"The text may have {TEXT_CHARS_MAX} characters at most.",
+        )
     if not 8 <= len(sent.key) <= 200:
         raise Problem(400, "bad_body", "The form has no key. Load the page again.")
     model = ""
@@ -395,13 +434,17 @@ async def send_by_script(pages: Pages, call: Call) -> Answer:
 
 async def send_by_form(pages: Pages, call: Call) -> Answer:
     fields, files = call.form_with_files()
-    mode: Literal["queue", "steer"] = "steer" if fields.get("mode") == "steer" else "queue"
+    mode: Literal["queue", "steer"] = (
+        "steer" if fields.get("mode") == "steer" else "queue"
+    )
     text = fields.get("text", "").replace("\r\n", "\n")
     here = call.parameters.get("id", "")
     if not text.strip() and not files:
         return _to(call, f"/s/{here}" if here else "/")
     sent = Sent(text, fields.get("key", ""), here, mode, fields.get("model", ""))
-    attached = [attachment(name[:LINE_CHARS_MAX] or "file", data) for name, data in files]
+    attached = [
+        attachment(name[:LINE_CHARS_MAX] or "file", data) for name, data in files
+    ]
     return _to(call, f"/s/{await _admit(pages, sent, attached)}")
 
 
@@ -450,7 +493,9 @@ async def fork(pages: Pages, call: Call) -> Answer:
 
 async def hide(pages: Pages, call: Call) -> Answer:
     service, id, fields = _service(pages, call)
-    await service.edits.hide(id, _seq(fields.get("seq", "")), fields.get("hidden") != "no")
+    await service.edits.hide(
+        id, _seq(fields.get("seq", "")), fields.get("hidden") != "no"
+    )
     return _here(call)
 
 
@@ -492,7 +537,9 @@ async def decide(pages: Pages, call: Call) -> Answer:
     seq = int(call.parameters["seq"])
     said = fields.get("decision")
     if said not in ("allow", "deny"):
-        raise Problem(400, "bad_body", "The form does not say whether the call may run.")
+        raise Problem(
+            400, "bad_body", "The form does not say whether the call may run."
+        )
     decision: Literal["allow", "deny"] = "allow" if said == "allow" else "deny"
     rules: tuple[str, ...] = ()
     if fields.get("always") == "yes":
@@ -517,7 +564,14 @@ def _look(path: str, says: str, handler: Any, scope: Scope | None = "read") -> R
 def _do(path: str, says: str, handler: Any, scope: Scope | None = "write") -> Route:
     answers = {303: None}
     return Route(
-        "POST", path, scope, says, handler, answers, body_bytes_max=FORM_BYTES_MAX, form=True
+        "POST",
+        path,
+        scope,
+        says,
+        handler,
+        answers,
+        body_bytes_max=FORM_BYTES_MAX,
+        form=True,
     )
 
 
@@ -529,8 +583,22 @@ def _say(path: str, says: str) -> Route:
 ROUTES = (
     _look("/", "The page: sessions, and a new one", home),
     _look(_S, "The page of a session", session),
-    Route("GET", f"{_S}/earlier", "read", "Earlier messages, as HTML", earlier, {200: dict}),
-    Route("GET", f"{_S}/text/{{seq}}", "read", "The text of a message", text, {200: "text/plain"}),
+    Route(
+        "GET",
+        f"{_S}/earlier",
+        "read",
+        "Earlier messages, as HTML",
+        earlier,
+        {200: dict},
+    ),
+    Route(
+        "GET",
+        f"{_S}/text/{{seq}}",
+        "read",
+        "The text of a message",
+        text,
+        {200: "text/plain"},
+    ),
     Route(
         "GET",
         f"{_S}/files/{{seq}}/{{n}}",
@@ -541,7 +609,11 @@ ROUTES = (
     ),
     _look("/approvals", "The page of calls that wait for approval", approvals),
     _look("/deliveries", "The page of deliveries", deliveries),
-    _do("/deliveries/{id}/{seq}/{act}", "Try a delivery again, or give it up", change_delivery),
+    _do(
+        "/deliveries/{id}/{seq}/{act}",
+        "Try a delivery again, or give it up",
+        change_delivery,
+    ),
     _look("/usage", "The page of usage by day", used),
     _look("/jobs", "The page of jobs", jobs),
     _do("/jobs/{job}/{act}", "Run, pause or resume a job", change_job, "admin"),
@@ -556,7 +628,14 @@ ROUTES = (
         events,
         {200: "text/event-stream"},
     ),
-    Route("GET", "/page/{version}/{file}", None, "A file of the page", static, {200: "text/plain"}),
+    Route(
+        "GET",
+        "/page/{version}/{file}",
+        None,
+        "A file of the page",
+        static,
+        {200: "text/plain"},
+    ),
     _look("/login", "The page where a browser logs in", login, None),
     _do("/login", "Exchange a one-time link for a cookie", log_in, None),
     _do("/logout", "Log a browser out", log_out, "read"),

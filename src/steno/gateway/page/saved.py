@@ -66,7 +66,9 @@ def document(
         if turn.outcome not in (None, "done"):
             word = "failed" if turn.outcome == "failed" else "was interrupted"
             yield html(
-                '<p class="aside">The last turn {word} ({why}).</p>', word=word, why=turn.cause
+                '<p class="aside">The last turn {word} ({why}).</p>',
+                word=word,
+                why=turn.cause,
             )
     yield "</main></body></html>\n"
 
@@ -74,7 +76,9 @@ def document(
 def listing(rows: list[tuple[str, str, int, int]]) -> Iterator[str]:
     """A list of saved sessions: file, title, messages, time."""
     yield _head("steno sessions")
-    yield html("<header><h1>{count} sessions</h1></header><main><ul>", count=len(rows))
+    yield html(
+        "<header><h1>{count} sessions</h1></header><main><ul>", count=len(rows)
+    )
     for file, title, messages, at_ms in rows:
         yield html(
             '<li><a href="{file}">{title}</a> <small>{count} messages · {day}</small></li>',
@@ -99,8 +103,15 @@ def _head(title: str) -> Html:
     )
 
 
-def _message(message: Message, undone: bool, pictures: Mapping[Hash, bytes], clean: Clean) -> Html:
-    names = {"user": "You", "assistant": "Assistant", "tool": "Tool", "notice": "Note"}
+def _message(
+    message: Message, undone: bool, pictures: Mapping[Hash, bytes], clean: Clean
+) -> Html:
+    names = {
+        "user": "You",
+        "assistant": "Assistant",
+        "tool": "Tool",
+        "notice": "Note",
+    }
     marks = [str(message.state)] if message.state != "complete" else []
     marks += ["hidden"] * message.hidden + ["undone"] * undone
     return html(
@@ -144,7 +155,9 @@ def _body(message: Message, clean: Clean) -> Html:
                     text=thought,
                 ),
             ),
-            html('<div dir="auto">{said}</div>', said=markdown(text)) if text else NOTHING,
+            html('<div dir="auto">{said}</div>', said=markdown(text))
+            if text
+            else NOTHING,
             *calls,
         )
     )
@@ -155,7 +168,9 @@ def _attached(part: object, pictures: Mapping[Hash, bytes]) -> Html:
     body = pictures.get(part.hash) if isinstance(part, Image) else None
     if isinstance(part, Image) and body is not None and part.media_type in PICTURES:
         data = f"data:{part.media_type};base64,{b64encode(body).decode()}"
-        return html('<p><img src="{data}" alt="{name}"></p>', data=Html(data), name=name)
+        return html(
+            '<p><img src="{data}" alt="{name}"></p>', data=Html(data), name=name
+        )
     return html('<p class="aside">{name}</p>', name=name)
 
 

@@ -51,7 +51,9 @@ def fold_page(page: Page) -> Folded:
     return folded
 
 
-def scene_of(session: str, folded: Folded, may_write: bool, may_approve: bool) -> Scene:
+def scene_of(
+    session: str, folded: Folded, may_write: bool, may_approve: bool
+) -> Scene:
     attached = {
         message.seq: (message.end, message.attachments)
         for message in folded.transcript.messages
@@ -65,7 +67,10 @@ def cursor_of(end: Tail) -> Cursor:
     live = end.drafts if end.owner is not None else ()
     return Cursor(
         end.head,
-        tuple((Stream(one.stream.started, one.stream.kind), len(one.text)) for one in live),
+        tuple(
+            (Stream(one.stream.started, one.stream.kind), len(one.text))
+            for one in live
+        ),
     )
 
 
@@ -76,7 +81,9 @@ def printed_cursor(end: Tail) -> str:
 # --- parts of the page ----------------------------------------------------------------------------
 
 
-def main(end: Tail, folded: Folded, scene: Scene, title: str, models: list[str], key: str) -> Html:
+def main(
+    end: Tail, folded: Folded, scene: Scene, title: str, models: list[str], key: str
+) -> Html:
     status = status_of(folded)
     return html(
         "{head}"
@@ -191,7 +198,9 @@ def _head(row: ListingRow, scene: Scene, title: str, models: list[str]) -> Html:
         '<span id="model">{model}</span>{context}</span>{menu}',
         source=source(row.platform),
         model=row.fallback or row.model,
-        context=when(row.context, html("<span>{n} tokens</span>", n=count(row.context or 0))),
+        context=when(
+            row.context, html("<span>{n} tokens</span>", n=count(row.context or 0))
+        ),
         menu=_menu(row, scene, title, models),
     )
     return bar(title, rest)

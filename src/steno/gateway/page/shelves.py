@@ -37,7 +37,10 @@ _DELIVERY_ACTS = {
 def approvals(
     waiting: list[Approval], titles: dict[str, str], now_ms: int, may_decide: bool
 ) -> Html:
-    rows = many(_asked(one, titles.get(one.session, ""), now_ms, may_decide) for one in waiting)
+    rows = many(
+        _asked(one, titles.get(one.session, ""), now_ms, may_decide)
+        for one in waiting
+    )
     return _shelf(
         "Approvals",
         rows,
@@ -60,7 +63,9 @@ def _asked(one: Approval, title: str, now_ms: int, may_decide: bool) -> Html:
         title=title or "Untitled",
         stamp=stamp(one.since_ms),
         ago=ago(one.since_ms, now_ms),
-        arguments=arguments(one.tool, one.arguments, given if isinstance(given, dict) else {}),
+        arguments=arguments(
+            one.tool, one.arguments, given if isinstance(given, dict) else {}
+        ),
         why=why(one.why),
         form=when(may_decide, decide(one.session, one.seq, in_inbox=True)),
     )
@@ -78,7 +83,10 @@ def deliveries(
     health = many(
         [
             *(_account(one, now_ms) for one in accounts),
-            *(_health(name, [one for one in found if one.channel == name]) for name in channels),
+            *(
+                _health(name, [one for one in found if one.channel == name])
+                for name in channels
+            ),
         ]
     )
     rows = many(_delivery(one, now_ms, may_change) for one in found)
@@ -90,14 +98,22 @@ def deliveries(
         "</thead><tbody>{rows}</tbody></table></div>",
         rows=rows,
     )
-    empty = "Nothing was delivered yet. Answers that are owed to a channel appear here."
+    empty = (
+        "Nothing was delivered yet. Answers that are owed to a channel appear here."
+    )
     lines = when(health, html('<ul class="health">{health}</ul>', health=health))
     return _shelf("Deliveries", many((lines, when(found, table))), empty, above)
 
 
 def _account(one: ChannelHealth, now_ms: int) -> Html:
     """How a chat account is: connected is not yet receiving."""
-    tone = "good" if one.state == "receiving" else "warn" if one.state == "starting" else "bad"
+    tone = (
+        "good"
+        if one.state == "receiving"
+        else "warn"
+        if one.state == "starting"
+        else "bad"
+    )
     trouble = one.error or one.last_send_error
     return html(
         '<li class="is-{tone}"><b>{name}</b> {kind}, {state}; {taken} in{last_in}, {sent} out'
@@ -129,7 +145,9 @@ def held_back(left_ms: int) -> Html:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def jobs(found: list[JobShown], now_ms: int, may_change: bool, above: Html = NOTHING) -> Html:
+def jobs(
+    found: list[JobShown], now_ms: int, may_change: bool, above: Html = NOTHING
+) -> Html:
     return _shelf(
         "Jobs",
         many(_job(one, now_ms, may_change) for one in found),
@@ -142,7 +160,11 @@ def _job(one: JobShown, now_ms: int, may_change: bool) -> Html:
     came = many(_occurrence(run, now_ms) for run in one.runs[:RUNS_SHOWN])
     missed = sum(run.count for run in one.runs if run.outcome == "missed")
     acts = [("run", "Run now")] if one.state != "over" else []
-    acts += {"on": [("pause", "Pause")], "paused": [("resume", "Resume")], "over": []}[one.state]
+    acts += {
+        "on": [("pause", "Pause")],
+        "paused": [("resume", "Resume")],
+        "over": [],
+    }[one.state]
     return html(
         '<article class="block job" data-key="{id}"><p class="who"><b dir="auto">{name}</b> '
         '<span class="mark {tone}">{state}</span> <span class="soft">{schedule}{to}</span></p>'
@@ -188,7 +210,9 @@ def _occurrence(one: Occurrence, now_ms: int) -> Html:
         stamp=stamp(one.at_ms),
         ago=ago(one.at_ms, now_ms),
         times=f" ({one.count} times)" if one.count > 1 else "",
-        why=when(one.cause, html(' <small class="soft">{why}</small>', why=one.cause)),
+        why=when(
+            one.cause, html(' <small class="soft">{why}</small>', why=one.cause)
+        ),
         link=when(one.session, link),
     )
 
@@ -196,10 +220,18 @@ def _occurrence(one: Occurrence, now_ms: int) -> Html:
 # --- people ---------------------------------------------------------------------------------------
 
 
-def people(accounts: list[tuple[str, str, Account]], now_ms: int, may_change: bool) -> Html:
+def people(
+    accounts: list[tuple[str, str, Account]], now_ms: int, may_change: bool
+) -> Html:
     """Who asked to be let in, and who may talk."""
-    waiting = [(name, code.fact) for name, _, one in accounts for code in pending(one, now_ms)]
-    paired = [(name, person) for name, _, one in accounts for person in one.people.values()]
+    waiting = [
+        (name, code.fact)
+        for name, _, one in accounts
+        for code in pending(one, now_ms)
+    ]
+    paired = [
+        (name, person) for name, _, one in accounts for person in one.people.values()
+    ]
     asked = many(
         html(
             '<li class="is-warn"><b dir="auto">{who}</b> ({person}) asks to talk to {account}; '
@@ -280,7 +312,9 @@ def _delivery(one: Delivery, now_ms: int, may_change: bool) -> Html:
         act="" if act is None else _delivery_act(one, *act),
         tone=_TONES.get(one.state, ""),
         state=one.state,
-        cause=when(one.cause, html(' <small class="soft">{why}</small>', why=one.cause)),
+        cause=when(
+            one.cause, html(' <small class="soft">{why}</small>', why=one.cause)
+        ),
         channel=one.channel,
         address=one.address,
         id=one.session,
@@ -335,7 +369,12 @@ def found(query: str, titled: Sequence[Summary]) -> Html:
         )
         for one in titled
     )
-    rows = many((when(titles, html('<ul class="titles">{titles}</ul>', titles=titles)), FOUND_HERE))
+    rows = many(
+        (
+            when(titles, html('<ul class="titles">{titles}</ul>', titles=titles)),
+            FOUND_HERE,
+        )
+    )
     return _shelf(f"Search: {query}", rows, "")
 
 
@@ -364,7 +403,9 @@ def found_end(query: str, answer: Found, shown: int) -> Html:
     if left.unscanned:
         told.append("The time was over before everything was read.")
     if answer.indexed < INDEXED_ENOUGH:
-        told.append(f"The index covers {answer.indexed:.0%} so far; the rest was read.")
+        told.append(
+            f"The index covers {answer.indexed:.0%} so far; the rest was read."
+        )
     told += [f"{note[:1].upper()}{note[1:]}." for note in answer.notes]
     following = html(
         '<p><a href="/?q={query}&amp;from={next}">More results</a></p>',
@@ -372,7 +413,9 @@ def found_end(query: str, answer: Found, shown: int) -> Html:
         next=answer.next,
     )
     said = html(
-        '<p class="soft{empty}">{told}</p>', empty="" if shown else " empty", told=" ".join(told)
+        '<p class="soft{empty}">{told}</p>',
+        empty="" if shown else " empty",
+        told=" ".join(told),
     )
     return many((when(told, said), when(answer.next is not None, following)))
 
@@ -397,7 +440,10 @@ def _hit(one: Hit, now_ms: int) -> Html:
 def _marked(said: str, marks: tuple[tuple[int, int], ...]) -> Html:
     parts, at = [], 0
     for begin, end in marks:
-        parts += [text(said[at:begin]), html("<mark>{word}</mark>", word=said[begin:end])]
+        parts += [
+            text(said[at:begin]),
+            html("<mark>{word}</mark>", word=said[begin:end]),
+        ]
         at = end
     return many([*parts, text(said[at:])])
 

@@ -31,7 +31,9 @@ class Ledger:
     async def days(self, service: Service, now_ms: int) -> list[Day]:
         """The last days, the oldest first, each there is or not."""
         today = day_of(now_ms)
-        totals = {today - timedelta(days=n): UsageTotal() for n in reversed(range(DAYS))}
+        totals = {
+            today - timedelta(days=n): UsageTotal() for n in reversed(range(DAYS))
+        }
         known: dict[str, tuple[int, dict[date, UsageTotal]]] = {}
         for listed in await service.views.since(now_ms - DAYS * DAY_MS, SESSIONS_MAX):
             known[listed.id] = await self._of(service, listed)
@@ -41,7 +43,9 @@ class Ledger:
         self._known = known
         return [Day(day, usage) for day, usage in totals.items()]
 
-    async def _of(self, service: Service, listed: Listed) -> tuple[int, dict[date, UsageTotal]]:
+    async def _of(
+        self, service: Service, listed: Listed
+    ) -> tuple[int, dict[date, UsageTotal]]:
         before = self._known.get(listed.id)
         if before is not None and before[0] == listed.head:
             return before
@@ -113,13 +117,17 @@ def _row(one: Day) -> Html:
 
 def plot(days: list[Day]) -> Html:
     """Bars of tokens in and out. Colours come from the style sheet."""
-    most = max(((one.usage.input or 0) + (one.usage.output or 0) for one in days), default=0)
+    most = max(
+        ((one.usage.input or 0) + (one.usage.output or 0) for one in days), default=0
+    )
     if not most:
         return Html('<p class="soft empty">No model was asked in these days.</p>')
     top = _round_up(most)
     step = (_WIDTH - _LEFT) / len(days)
     high = _HEIGHT - _BOTTOM - 10
-    bars = many(_bar(one, _LEFT + n * step, step, high / top) for n, one in enumerate(days))
+    bars = many(
+        _bar(one, _LEFT + n * step, step, high / top) for n, one in enumerate(days)
+    )
     lines = many(_line(top * part // 4, high * part / 4) for part in (0, 1, 2, 3, 4))
     words = many(
         html(
@@ -183,4 +191,6 @@ def _bar(one: Day, x: float, step: float, scale: float) -> Html:
             )
         )
     title = f"{one.day.isoformat()}: {count(went_in)} in, {count(came_out)} out"
-    return html("<g><title>{title}</title>{parts}</g>", title=title, parts=many(parts))
+    return html(
+        "<g><title>{title}</title>{parts}</g>", title=title, parts=many(parts)
+    )

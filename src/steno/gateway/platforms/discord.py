@@ -89,7 +89,8 @@ class Discord(Quiet):
     async def open(self) -> None:
         await self.close()
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=trusted()), cookie_jar=aiohttp.DummyCookieJar()
+            connector=aiohttp.TCPConnector(ssl=trusted()),
+            cookie_jar=aiohttp.DummyCookieJar(),
         )
         await self._ask("GET", "/users/@me")
 
@@ -107,11 +108,15 @@ class Discord(Quiet):
             async with self._session().ws_connect(
                 f"{address}/?v=10&encoding=json", max_msg_size=4 << 20
             ) as socket:
-                beating = asyncio.create_task(_beat(socket, await self._greet(socket)))
+                beating = asyncio.create_task(
+                    _beat(socket, await self._greet(socket))
+                )
                 try:
                     # What happens from here on comes by the socket; what happened before does not.
                     await self._stand(marks)
-                    yield Batch((), _mark(marks))  # our words after that are no sign of anything
+                    yield Batch(
+                        (), _mark(marks)
+                    )  # our words after that are no sign of anything
                     missed = await self._missed(marks)
                     yield Batch(tuple(missed), _mark(marks))
                     async for name, data in _events(socket):
@@ -123,7 +128,9 @@ class Discord(Quiet):
                     beating.cancel()
                     await asyncio.gather(beating, return_exceptions=True)
         except (*LOST, TimeoutError, ConnectionError) as error:
-            raise ChannelLost(f"Discord cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Discord cannot be reached: {type(error).__name__}"
+            ) from None
         raise ChannelLost("Discord ended the connection")
 
     async def _greet(self, socket: aiohttp.ClientWebSocketResponse) -> float:
@@ -148,7 +155,9 @@ class Discord(Quiet):
         else a page back."""
         for person in (*self._config.owners, *self._config.allow):
             with contextlib.suppress(_Absent):
-                made = await self._ask("POST", "/users/@me/channels", {"recipient_id": person})
+                made = await self._ask(
+                    "POST", "/users/@me/channels", {"recipient_id": person}
+                )
                 marks.setdefault(str(made["id"]), NOWHERE)
         for group in self._config.groups:
             marks.setdefault(group, NOWHERE)
@@ -165,7 +174,9 @@ class Discord(Quiet):
         for chat in list(marks):
             with contextlib.suppress(_Absent):
                 for raw in await self._history(chat, marks[chat]):
-                    raw.setdefault("guild_id", "" if chat not in self._config.groups else "1")
+                    raw.setdefault(
+                        "guild_id", "" if chat not in self._config.groups else "1"
+                    )
                     if (read := self._read("MESSAGE_CREATE", raw)) is not None:
                         found.append(read)
                         _advance(marks, read)
@@ -175,7 +186,9 @@ class Discord(Quiet):
         """Oldest first."""
         found: list[dict[str, Any]] = []
         for _ in range(PAGES_MAX):
-            page = await self._ask("GET", f"/channels/{chat}/messages?limit=100&after={after}")
+            page = await self._ask(
+                "GET", f"/channels/{chat}/messages?limit=100&after={after}"
+            )
             found += sorted(page, key=lambda raw: int(raw["id"]))
             if len(page) < 100:
                 break
@@ -199,15 +212,25 @@ class Discord(Quiet):
         return None
 
     def _message(self, raw: dict[str, Any]) -> Message | None:
-        author, text, files = raw["author"], str(raw.get("content") or ""), _files(raw)
-        if str(author["id"]) == self._user or raw.get("webhook_id") or not (text or files):
+        author, text, files = (
+            raw["author"],
+            str(raw.get("content") or ""),
+            _files(raw),
+        )
+        if (
+            str(author["id"]) == self._user
+            or raw.get("webhook_id")
+            or not (text or files)
+        ):
             return None
         if raw.get("type", 0) not in (0, 19) or _ID.fullmatch(str(raw["id"])) is None:
             return None
         group = bool(raw.get("guild_id"))
         replied = raw.get("referenced_message") or {}
         ours = str((replied.get("author") or {}).get("id", "")) == self._user
-        named = any(str(one.get("id")) == self._user for one in raw.get("mentions") or [])
+        named = any(
+            str(one.get("id")) == self._user for one in raw.get("mentions") or []
+        )
         return Message(
             id=str(raw["id"]),
             chat=str(raw["channel_id"]),
@@ -226,8 +249,14 @@ class Discord(Quiet):
         person, when = str(raw["author"]["id"]), raw.get("edited_timestamp")
         if person == self._user or not when:
             return None
-        chat, id, text = str(raw["channel_id"]), str(raw["id"]), str(raw.get("content") or "")
-        return Edited(f"e{id}:{when}"[:100], chat, person, id, text, bool(raw.get("guild_id")))
+        chat, id, text = (
+            str(raw["channel_id"]),
+            str(raw["id"]),
+            str(raw.get("content") or ""),
+        )
+        return Edited(
+            f"e{id}:{when}"[:100], chat, person, id, text, bool(raw.get("guild_id"))
+        )
 
     # --- what goes out
 
@@ -259,14 +288,18 @@ class Discord(Quiet):
         if not (_ID.fullmatch(chat) and _ID.fullmatch(message)):
             raise ChannelRefused("the file has no message")
         raw = await self._ask("GET", f"/channels/{chat}/messages/{message}")
-        found = [one for one in raw.get("attachments") or [] if str(one.get("id")) == id]
+        found = [
+            one for one in raw.get("attachments") or [] if str(one.get("id")) == id
+        ]
         address = str(found[0].get("url", "")) if found else ""
         if not address.startswith((*FILES, f"{self._base}/")):
             raise ChannelRefused("the file has no address at Discord")
         return await download(self._session(), address, bytes_max)
 
     def check_id(self, id: str) -> str:
-        return "" if _ID.fullmatch(id) else "an id in Discord is a number, never a name"
+        return (
+            "" if _ID.fullmatch(id) else "an id in Discord is a number, never a name"
+        )
 
     # --- the wire
 
@@ -276,7 +309,10 @@ class Discord(Quiet):
         return self._http
 
     async def _call(self, method: str, path: str, body: object) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bot {self._token}", "User-Agent": "DiscordBot (steno, 1)"}
+        headers = {
+            "Authorization": f"Bot {self._token}",
+            "User-Agent": "DiscordBot (steno, 1)",
+        }
         async with (
             asyncio.timeout(ANSWER_S),
             self._session().request(
@@ -294,7 +330,9 @@ class Discord(Quiet):
         try:
             status, told = await self._call(method, path, body)
         except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"Discord cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Discord cannot be reached: {type(error).__name__}"
+            ) from None
         if status == 401:
             raise ChannelRefused("Discord does not take the token")
         if status in (400, 403, 404):
@@ -362,7 +400,11 @@ def _marks(mark: str) -> Marks:
         read = json.loads(mark or "{}")
     except ValueError:
         return {}
-    return {str(chat): str(last) for chat, last in read.items()} if isinstance(read, dict) else {}
+    return (
+        {str(chat): str(last) for chat, last in read.items()}
+        if isinstance(read, dict)
+        else {}
+    )
 
 
 def _mark(marks: Marks) -> str:
@@ -407,7 +449,8 @@ def _files(raw: dict[str, Any]) -> tuple[RemoteFile, ...]:
 def _body(what: Outgoing) -> dict[str, Any]:
     """Discord shows Markdown. Nobody is called by what a model writes."""
     buttons = [
-        {"type": 2, "style": 2, "label": one.label, "custom_id": one.token} for one in what.buttons
+        {"type": 2, "style": 2, "label": one.label, "custom_id": one.token}
+        for one in what.buttons
     ]
     return {
         "content": what.text,

@@ -41,7 +41,11 @@ SKEW_S = 300
 SECRET_LEN_MIN = 16
 WAITING_MAX = 1_000
 LIMITS = Limits(
-    text_max=1_000_000, client_id_s=30 * 86_400.0, chat_per_s=50.0, all_per_s=100.0, burst=50
+    text_max=1_000_000,
+    client_id_s=30 * 86_400.0,
+    chat_per_s=50.0,
+    all_per_s=100.0,
+    burst=50,
 )
 
 
@@ -57,15 +61,19 @@ class Pushed(Struct, forbid_unknown_fields=True):
 class Hook(Quiet):
     def __init__(self, setup: ChannelSetup) -> None:
         if len(setup.secret.strip()) < SECRET_LEN_MIN:
-            raise ChannelRefused(f"its secret must have {SECRET_LEN_MIN} characters or more")
+            raise ChannelRefused(
+                f"its secret must have {SECRET_LEN_MIN} characters or more"
+            )
         self._secret = setup.secret.encode()
         self._name = setup.name
         config = setup.config
         if config.url and not config.address:
-            raise ChannelRefused("its url must be one with https, or with http to this machine")
+            raise ChannelRefused(
+                "its url must be one with https, or with http to this machine"
+            )
         self._out = Webhook(config.url, inside=config.inside) if config.url else None
-        self._waiting: asyncio.Queue[tuple[Message, asyncio.Future[None]]] = asyncio.Queue(
-            WAITING_MAX
+        self._waiting: asyncio.Queue[tuple[Message, asyncio.Future[None]]] = (
+            asyncio.Queue(WAITING_MAX)
         )
         self.limits = LIMITS
 
@@ -80,12 +88,16 @@ class Hook(Quiet):
         if abs(time.time() - int(timestamp)) > SKEW_S:
             return False
         made = sign(self._secret, timestamp, key, body)
-        return hmac.compare_digest(made.encode(), signature.encode("utf-8", "replace"))
+        return hmac.compare_digest(
+            made.encode(), signature.encode("utf-8", "replace")
+        )
 
     async def push(self, key: str, body: bytes) -> None:
         """Hand over what was said; returns when it is stored."""
         said = msgspec.json.decode(body, type=Pushed)
-        arrived = Message(key, said.chat, said.person, said.text, key, said.name or said.person)
+        arrived = Message(
+            key, said.chat, said.person, said.text, key, said.name or said.person
+        )
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((arrived, stored))
         await stored
@@ -109,7 +121,11 @@ class Hook(Quiet):
         match answer:
             case Replied(status=status) if 200 <= status < 300:
                 return Sent(key)
-            case Replied(status=status) if 400 <= status < 500 and status not in (408, 425, 429):
+            case Replied(status=status) if 400 <= status < 500 and status not in (
+                408,
+                425,
+                429,
+            ):
                 return No(f"status {status}")
             case Replied(status=status):
                 return NotNow(f"status {status}")

@@ -53,7 +53,9 @@ from steno.gateway.channels.protocol import (
     Unsure,
 )
 
-LIMITS = Limits(text_max=500_000, chat_per_s=0.5, all_per_s=2.0, burst=10, pairing=False)
+LIMITS = Limits(
+    text_max=500_000, chat_per_s=0.5, all_per_s=2.0, burst=10, pairing=False
+)
 ANSWER_S = 60.0
 IDLE_S = 290.0
 """Servers may end what is silent for half an hour; networks, sooner."""
@@ -69,7 +71,9 @@ _ID = re.compile(r"<[^<>\s]{1,250}>")
 _QUOTE = re.compile(
     r"(?:\A|\n)(?:[^\n>]{0,200}:[ \t]*\n+)?(?:>[^\n]*(?:\n|\Z)|[ \t]*\n)*>[^\n]*\s*\Z"
 )
-_NO_REPLY = re.compile(r"(mailer-daemon|postmaster|no-?reply|do-?not-?reply|bounces?)([+-].*)?@")
+_NO_REPLY = re.compile(
+    r"(mailer-daemon|postmaster|no-?reply|do-?not-?reply|bounces?)([+-].*)?@"
+)
 _LOST = (OSError, imaplib.IMAP4.error, EOFError)
 _log = logging.getLogger("steno.channels")
 T = TypeVar("T")
@@ -103,7 +107,9 @@ class Mail(Quiet):
                 "Authentication-Results who it vouches for"
             )
         self._imap = _server("url", setup.config.url, "imap", 993, 143)
-        self._smtp = _server("options.smtp", str(options.get("smtp", "")), "smtp", 465, 587)
+        self._smtp = _server(
+            "options.smtp", str(options.get("smtp", "")), "smtp", 465, 587
+        )
         self._user = str(options.get("user", "")) or self._address
         self._secret = setup.secret
         self._threads: dict[str, _Thread] = {}
@@ -124,7 +130,9 @@ class Mail(Quiet):
             self._box = None
 
     async def _connect(self) -> "_Mailbox":
-        return await _in_thread(lambda: _Mailbox(self._imap, self._user, self._secret))
+        return await _in_thread(
+            lambda: _Mailbox(self._imap, self._user, self._secret)
+        )
 
     # --- what arrives
 
@@ -136,13 +144,18 @@ class Mail(Quiet):
             try:
                 while uids := await _in_thread(box.unseen):
                     raws = await _in_thread(partial(box.fetch, uids[:BATCH]))
-                    read = [self._read(box.validity, uid, raw) for uid, raw in raws.items()]
+                    read = [
+                        self._read(box.validity, uid, raw)
+                        for uid, raw in raws.items()
+                    ]
                     found = tuple(one for one in read if one is not None)
                     if found:
                         yield Batch(found)
                     await _in_thread(partial(box.mark_seen, list(raws)))
                     if not raws:
-                        raise ChannelLost("the mailbox lists messages that it does not give")
+                        raise ChannelLost(
+                            "the mailbox lists messages that it does not give"
+                        )
                 if not await _in_thread(box.wait):
                     box.drop()
                     self._box = None
@@ -155,8 +168,16 @@ class Mail(Quiet):
         """A mail as ours. One that Python's parser stumbles over must not stop those behind it."""
         try:
             return self._said(validity, uid, raw)
-        except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
-            _log.warning("channel %s: a mail cannot be read: %r", self._address, error)
+        except (
+            LookupError,
+            TypeError,
+            AttributeError,
+            ValueError,
+            RecursionError,
+        ) as error:
+            _log.warning(
+                "channel %s: a mail cannot be read: %r", self._address, error
+            )
             return None
 
     def _said(self, validity: str, uid: str, raw: bytes) -> Message | None:
@@ -167,7 +188,11 @@ class Mail(Quiet):
         person, name = sender(mail)
         if not person or not vouched(mail, self._authserv, person):
             return Message(
-                id=f"{validity}.{uid}", chat=UNVERIFIED, person=UNVERIFIED, text="-", name=person
+                id=f"{validity}.{uid}",
+                chat=UNVERIFIED,
+                person=UNVERIFIED,
+                text="-",
+                name=person,
             )
         own = _own_id(mail, raw)
         root, references = _root(mail, own)
@@ -248,7 +273,11 @@ class Mail(Quiet):
             return No(cause) if error.smtp_code >= 500 else NotNow(cause)
         except (OSError, smtplib.SMTPException) as error:
             cause = type(error).__name__
-            return Unsure(f"no answer ({cause})") if given else NotNow(f"unreachable ({cause})")
+            return (
+                Unsure(f"no answer ({cause})")
+                if given
+                else NotNow(f"unreachable ({cause})")
+            )
         return Sent(str(mail["Message-ID"]))
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
@@ -273,7 +302,9 @@ class Mail(Quiet):
 
     def check_id(self, id: str) -> str:
         return (
-            "" if _ADDRESS.fullmatch(id) else "an id is an address in lower case: ann@example.org"
+            ""
+            if _ADDRESS.fullmatch(id)
+            else "an id is an address in lower case: ann@example.org"
         )
 
 
@@ -287,8 +318,14 @@ def channel(setup: ChannelSetup) -> Channel:
 def _server(option: str, url: str, scheme: str, tls_port: int, port: int) -> Server:
     """Where a server is. Without TLS from the start it must offer STARTTLS, but on this machine."""
     parts = urlsplit(url)
-    if parts.scheme not in (scheme, f"{scheme}s") or not parts.hostname or "@" in parts.netloc:
-        raise ChannelRefused(f"{option} must be {scheme}s://HOST, or {scheme}://HOST with STARTTLS")
+    if (
+        parts.scheme not in (scheme, f"{scheme}s")
+        or not parts.hostname
+        or "@" in parts.netloc
+    ):
+        raise ChannelRefused(
+            f"{option} must be {scheme}s://HOST, or {scheme}://HOST with STARTTLS"
+        )
     tls = parts.scheme == f"{scheme}s"
     number = parts.port or (tls_port if tls else port)
     return Server(parts.hostname, number, tls, parts.hostname in LOOPBACK and not tls)
@@ -300,7 +337,9 @@ async def _in_thread(act: Callable[[], T]) -> T:
     except imaplib.IMAP4.abort as error:
         raise ChannelLost(f"the mailbox ended the connection: {error}") from None
     except _LOST as error:
-        raise ChannelLost(f"the mailbox cannot be read: {type(error).__name__}") from None
+        raise ChannelLost(
+            f"the mailbox cannot be read: {type(error).__name__}"
+        ) from None
 
 
 class _Mailbox:
@@ -323,7 +362,9 @@ class _Mailbox:
             raise
         except imaplib.IMAP4.error:
             self.drop()
-            raise ChannelRefused("the mailbox does not take the user or the password") from None
+            raise ChannelRefused(
+                "the mailbox does not take the user or the password"
+            ) from None
         self._imap.select("INBOX")
         [validity] = self._imap.response("UIDVALIDITY")[1][-1:]
         self.validity = validity.decode() if isinstance(validity, bytes) else "0"
@@ -341,7 +382,9 @@ class _Mailbox:
     def fetch(self, uids: list[str]) -> dict[str, bytes]:
         got: dict[str, bytes] = {}
         for uid in uids:
-            _, parts = self._imap.uid("fetch", uid, f"(BODY.PEEK[]<0.{MAIL_BYTES_MAX}>)")
+            _, parts = self._imap.uid(
+                "fetch", uid, f"(BODY.PEEK[]<0.{MAIL_BYTES_MAX}>)"
+            )
             for part in parts:
                 if isinstance(part, tuple):
                     got[uid] = part[1]
@@ -402,7 +445,9 @@ class _Mailbox:
 def _smtp(server: Server) -> smtplib.SMTP:
     if server.tls:
         context = ssl.create_default_context()
-        return smtplib.SMTP_SSL(server.host, server.port, timeout=ANSWER_S, context=context)
+        return smtplib.SMTP_SSL(
+            server.host, server.port, timeout=ANSWER_S, context=context
+        )
     return smtplib.SMTP(server.host, server.port, timeout=ANSWER_S)
 
 
@@ -468,7 +513,8 @@ def _passes(result: str, domain: str) -> bool:
     if not words:
         return False
     told = {
-        name: value.strip('"') for name, _, value in (word.partition("=") for word in words[1:])
+        name: value.strip('"')
+        for name, _, value in (word.partition("=") for word in words[1:])
     }
     if words[0] == "dmarc=pass":
         return told.get("header.from", "") == domain
@@ -488,7 +534,9 @@ def _root(mail: EmailMessage, own: str) -> tuple[str, tuple[str, ...]]:
     references = _ID.findall(str(mail.get("References", "")))
     if not references:
         references = _ID.findall(str(mail.get("In-Reply-To", "")))
-    return (references[0] if references else own), tuple(references[:1] + references[1:][-20:])
+    return (references[0] if references else own), tuple(
+        references[:1] + references[1:][-20:]
+    )
 
 
 def _chat(person: str, root: str) -> str:
@@ -568,7 +616,9 @@ class _Text(HTMLParser):
             self._found.append(data)
 
 
-def reply(own: str, person: str, key: str, text: str, thread: _Thread) -> EmailMessage:
+def reply(
+    own: str, person: str, key: str, text: str, thread: _Thread
+) -> EmailMessage:
     mail = EmailMessage(policy=_POLICY)
     name, domain = own.rpartition("@")[::2]
     mail["From"] = Address("steno", name, domain)

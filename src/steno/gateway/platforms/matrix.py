@@ -101,12 +101,16 @@ class Matrix(Quiet):
         options = setup.options
         self._user = str(options.get("user", ""))
         if _USER.fullmatch(self._user) is None:
-            raise ChannelRefused("options.user must be the account's id: @name:server")
+            raise ChannelRefused(
+                "options.user must be the account's id: @name:server"
+            )
         self._base = _homeserver(setup.config.url)
         self._token = setup.secret
         self._folder = setup.folder
         self._config = setup.config
-        self._encryption = bool(options.get("encryption", True)) and bool(ENCRYPTION_ENABLED)
+        self._encryption = bool(options.get("encryption", True)) and bool(
+            ENCRYPTION_ENABLED
+        )
         self._poll_s = float(str(options.get("poll_s", POLL_S)))
         self._timeline = int(str(options.get("timeline", TIMELINE)))
         self._rooms: dict[str, _Room] = {}
@@ -170,14 +174,18 @@ class Matrix(Quiet):
             told = await self._sync(since)
             reached = client.next_batch
             if not since:
-                yield Batch((), FIRST + reached)  # our words after that are no sign of anything
+                yield Batch(
+                    (), FIRST + reached
+                )  # our words after that are no sign of anything
             await self._tend_keys()
             await self._accept(told.rooms.invite)
             updates = []
             for room, info in told.rooms.join.items():
                 self._note_members(room, [*info.state, *info.timeline.events])
                 events = await self._filled(room, info.timeline, since)
-                updates += [one for event in events for one in await self._read(room, event)]
+                updates += [
+                    one for event in events for one in await self._read(room, event)
+                ]
             updates += await self._read_late()
             next_mark = "" if self._unreadable else reached
             if updates or next_mark != since:
@@ -192,7 +200,9 @@ class Matrix(Quiet):
             events: list[Any] = []
             at, begun = since, None
             while at and begun is None and len(events) < FILL_MAX:
-                page = await self._ask(self._client().room_messages(room, at, limit=100))
+                page = await self._ask(
+                    self._client().room_messages(room, at, limit=100)
+                )
                 events[:0] = reversed(page.chunk)
                 begun = self._from_beginning(events, "")
                 at = "" if not page.chunk or page.end == at else page.end
@@ -213,7 +223,9 @@ class Matrix(Quiet):
         client = self._client()
         client.next_batch = since
         # A first sync has everything to tell, and is answered at once.
-        return await self._ask(client.sync(wait_ms, filter, since or None), self._poll_s + ANSWER_S)
+        return await self._ask(
+            client.sync(wait_ms, filter, since or None), self._poll_s + ANSWER_S
+        )
 
     async def _tend_keys(self) -> None:
         """What encryption asks of a client beside each sync."""
@@ -235,7 +247,10 @@ class Matrix(Quiet):
         for room, info in invitations.items():
             by, direct = "", False
             for event in info.invite_state:
-                if isinstance(event, nio.InviteMemberEvent) and event.state_key == self._user:
+                if (
+                    isinstance(event, nio.InviteMemberEvent)
+                    and event.state_key == self._user
+                ):
                     by, direct = event.sender, bool(event.content.get("is_direct"))
             known = by in config.owners or by in config.allow or room in config.groups
             if known or (direct and config.pairing and not config.allow):
@@ -264,7 +279,9 @@ class Matrix(Quiet):
             return events
         at = timeline.prev_batch
         while at and len(events) < FILL_MAX:
-            page = await self._ask(self._client().room_messages(room, at, since or None, limit=100))
+            page = await self._ask(
+                self._client().room_messages(room, at, since or None, limit=100)
+            )
             events[:0] = reversed(page.chunk)
             found = self._from_beginning(events, since)
             if found is not None:
@@ -273,7 +290,9 @@ class Matrix(Quiet):
                 break
             at = page.end
         if len(events) >= FILL_MAX:
-            _log.warning("channel %s: more than %d events in a gap", self._user, FILL_MAX)
+            _log.warning(
+                "channel %s: more than %d events in a gap", self._user, FILL_MAX
+            )
         return events
 
     def _from_beginning(self, events: Sequence[Any], since: str) -> list[Any] | None:
@@ -320,7 +339,9 @@ class Matrix(Quiet):
         if source.get("type") != "m.room.message":
             return []
         group = len(await self._members(room)) > 2
-        read = read_message(self._user, room, source | {"event_id": event.event_id}, group)
+        read = read_message(
+            self._user, room, source | {"event_id": event.event_id}, group
+        )
         if isinstance(read, Message):
             self._room(room).last = event.event_id
         return [] if read is None else [read]
@@ -336,7 +357,9 @@ class Matrix(Quiet):
                 found += await self._read(event.room_id, clear)
             elif time.monotonic() - since_s > UNREADABLE_S:
                 del self._unreadable[id]
-                _log.warning("channel %s: a message cannot be decrypted: %s", self._user, id)
+                _log.warning(
+                    "channel %s: a message cannot be decrypted: %s", self._user, id
+                )
         return found
 
     # --- what goes out
@@ -372,7 +395,9 @@ class Matrix(Quiet):
         except (*LOST, TimeoutError) as error:
             return Unsure(f"no answer ({type(error).__name__})")
         except (nio.LocalProtocolError, nio.EncryptionError) as error:
-            return NotNow(f"the message cannot be encrypted yet ({type(error).__name__})")
+            return NotNow(
+                f"the message cannot be encrypted yet ({type(error).__name__})"
+            )
         if isinstance(told, nio.RoomSendResponse):
             return Sent(told.event_id)
         return _refusal(told)
@@ -400,7 +425,9 @@ class Matrix(Quiet):
     async def find(self, chat: str, key: str) -> str | None:
         at, seen = "", 0
         while seen < FIND_MAX:
-            page = await self._ask(self._client().room_messages(chat, at or None, limit=100))
+            page = await self._ask(
+                self._client().room_messages(chat, at or None, limit=100)
+            )
             for event in page.chunk:
                 source = event.source
                 if source.get("sender") != self._user:
@@ -421,7 +448,9 @@ class Matrix(Quiet):
             await self._ask(self._client().room_typing(chat, True, 8_000))
             if known.last != known.marked:
                 known.marked = known.last
-                marking = self._client().room_read_markers(chat, known.last, known.last)
+                marking = self._client().room_read_markers(
+                    chat, known.last, known.last
+                )
                 await self._ask(marking)
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
@@ -434,13 +463,17 @@ class Matrix(Quiet):
         if found is None:
             raise ChannelRefused("the file has no address")
         path = f"{quote(found[1])}/{quote(found[2])}"
-        body = await self._download(f"/_matrix/client/v1/media/download/{path}", bytes_max)
+        body = await self._download(
+            f"/_matrix/client/v1/media/download/{path}", bytes_max
+        )
         if locked is None:
             return body
         from nio.crypto.attachments import decrypt_attachment
 
         try:
-            return bytes(decrypt_attachment(body, locked["k"], locked["sha256"], locked["iv"]))
+            return bytes(
+                decrypt_attachment(body, locked["k"], locked["sha256"], locked["iv"])
+            )
         except (nio.EncryptionError, KeyError, ValueError):
             raise ChannelRefused("the file cannot be decrypted") from None
 
@@ -467,11 +500,17 @@ class Matrix(Quiet):
         try:
             told = await asyncio.wait_for(asking, within_s)
         except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"Matrix cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Matrix cannot be reached: {type(error).__name__}"
+            ) from None
         if not isinstance(told, nio.ErrorResponse):
             return told
         said = str(told.message or told.status_code)[:200]
-        if told.status_code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED"):
+        if told.status_code in (
+            "M_UNKNOWN_TOKEN",
+            "M_MISSING_TOKEN",
+            "M_USER_DEACTIVATED",
+        ):
             raise ChannelRefused(f"Matrix does not take the access token: {said}")
         raise ChannelLost(f"Matrix says: {said}", _wait_s(told))
 
@@ -482,9 +521,13 @@ def channel(setup: ChannelSetup) -> Channel:
 
 def _homeserver(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+    if parts.scheme == "https" or (
+        parts.scheme == "http" and parts.hostname in LOOPBACK
+    ):
         return url.rstrip("/")
-    raise ChannelRefused("url must be the homeserver's: https://…, or http on this machine")
+    raise ChannelRefused(
+        "url must be the homeserver's: https://…, or http on this machine"
+    )
 
 
 def _wait_s(told: Any) -> float | None:
@@ -508,7 +551,9 @@ def _refusal(told: Any) -> Result:
 # --- events as ours, and ours as events: no I/O ---------------------------------------------------
 
 
-def read_message(us: str, room: str, source: dict[str, Any], group: bool) -> Update | None:
+def read_message(
+    us: str, room: str, source: dict[str, Any], group: bool
+) -> Update | None:
     """An m.room.message as ours; None of one that means nothing here. Anybody in a room can write
     an event of any shape: it must not stop those behind it."""
     try:
@@ -526,7 +571,9 @@ def _said(us: str, room: str, source: dict[str, Any], group: bool) -> Update | N
     if relation.get("rel_type") == "m.replace":
         new = content.get("m.new_content") or {}
         text = str(new.get("body", "")) if isinstance(new, dict) else ""
-        return Edited(id, room, sender, str(relation.get("event_id", "")), text, group)
+        return Edited(
+            id, room, sender, str(relation.get("event_id", "")), text, group
+        )
     kind, text = content.get("msgtype"), str(content.get("body", ""))
     files: tuple[RemoteFile, ...] = ()
     if kind in FILES:
@@ -557,7 +604,11 @@ def _is_addressed(us: str, content: dict[str, Any], text: str) -> bool:
     named = mentions.get("user_ids") if isinstance(mentions, dict) else None
     if isinstance(named, list) and us in named:
         return True
-    return us in text or us in str(content.get("formatted_body", "")) or text.startswith("/")
+    return (
+        us in text
+        or us in str(content.get("formatted_body", ""))
+        or text.startswith("/")
+    )
 
 
 def _files(content: dict[str, Any]) -> tuple[RemoteFile, ...]:

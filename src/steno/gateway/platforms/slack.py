@@ -66,9 +66,17 @@ FRAME_BYTES_MAX = 4 << 20
 CHATS_MAX = 10_000
 SAID = frozenset((None, "", "file_share", "thread_broadcast", "me_message"))
 WRONG_TOKEN = frozenset(
-    ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive")
+    (
+        "invalid_auth",
+        "not_authed",
+        "token_revoked",
+        "token_expired",
+        "account_inactive",
+    )
 )
-PERHAPS = frozenset(("internal_error", "fatal_error", "service_unavailable", "request_timeout"))
+PERHAPS = frozenset(
+    ("internal_error", "fatal_error", "service_unavailable", "request_timeout")
+)
 _ID = re.compile(r"[A-Z][A-Z0-9]{2,30}")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
@@ -76,9 +84,14 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 class Slack(Quiet):
     def __init__(self, setup: ChannelSetup) -> None:
         options = setup.options
-        self._team, self._user = str(options.get("team", "")), str(options.get("user", ""))
+        self._team, self._user = (
+            str(options.get("team", "")),
+            str(options.get("user", "")),
+        )
         if not (_ID.fullmatch(self._team) and _ID.fullmatch(self._user)):
-            raise ChannelRefused("options.team (T…) and options.user (U…, the bot's) are needed")
+            raise ChannelRefused(
+                "options.team (T…) and options.user (U…, the bot's) are needed"
+            )
         tokens = setup.secret.split(",")
         app = [one for one in tokens if one.startswith("xapp-")]
         bot = [one for one in tokens if one.startswith("xoxb-")]
@@ -87,7 +100,9 @@ class Slack(Quiet):
                 "the secret must be two tokens with a comma between: xapp-…,xoxb-…"
             )
         self._app, self._bot = app[0], bot[0]
-        self._base = (setup.config.url.rstrip("/") + "/api/") if setup.config.url else API
+        self._base = (
+            (setup.config.url.rstrip("/") + "/api/") if setup.config.url else API
+        )
         self._web: AsyncWebClient | None = None
         self._http: aiohttp.ClientSession | None = None
         self._unmarked: dict[str, str] = {}
@@ -99,7 +114,9 @@ class Slack(Quiet):
 
     async def open(self) -> None:
         await self.close()
-        self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted()))
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trusted())
+        )
         self._web = AsyncWebClient(
             self._bot,
             base_url=self._base,
@@ -109,7 +126,9 @@ class Slack(Quiet):
         )
         who = await self._ask("auth.test", {})
         if (who.get("team_id"), who.get("user_id")) != (self._team, self._user):
-            raise ChannelRefused(f"the token is of {who.get('team_id')}/{who.get('user_id')}")
+            raise ChannelRefused(
+                f"the token is of {who.get('team_id')}/{who.get('user_id')}"
+            )
 
     async def close(self) -> None:
         http, self._http, self._web = self._http, None, None
@@ -130,13 +149,17 @@ class Slack(Quiet):
                 mark = _later(mark, missed)
                 yield Batch(tuple(missed), mark)
                 async for envelope in self._envelopes(socket):
-                    updates = [one for one in (self._read(envelope),) if one is not None]
+                    updates = [
+                        one for one in (self._read(envelope),) if one is not None
+                    ]
                     mark = _later(mark, updates)
                     if updates:
                         yield Batch(tuple(updates), mark)
                     await socket.send_json({"envelope_id": envelope["envelope_id"]})
         except (*LOST, TimeoutError, ConnectionError) as error:
-            raise ChannelLost(f"Slack cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Slack cannot be reached: {type(error).__name__}"
+            ) from None
         raise ChannelLost("Slack ended the connection")
 
     async def _envelopes(
@@ -170,7 +193,9 @@ class Slack(Quiet):
             for raw in sorted(raws, key=_at):
                 if _at(raw) <= since_s:
                     continue
-                event = {"type": "message"} | raw | {"channel": id, "channel_type": kind}
+                event = (
+                    {"type": "message"} | raw | {"channel": id, "channel_type": kind}
+                )
                 read = self._read({"type": "events_api", "payload": {"event": event}})
                 if read is not None:
                     found.append(read)
@@ -188,13 +213,17 @@ class Slack(Quiet):
             wanted["cursor"] = cursor
         return found
 
-    async def _history(self, channel: str, back_to_s: float = 0.0) -> list[dict[str, Any]]:
+    async def _history(
+        self, channel: str, back_to_s: float = 0.0
+    ) -> list[dict[str, Any]]:
         """Newest first, in pages, until one reaches back so far. The first page has what is older,
         too: a thread of it may have gone on since."""
         wanted = {"channel": channel, "include_all_metadata": True}
         return await self._pages("conversations.history", wanted, back_to_s)
 
-    async def _replies(self, channel: str, thread: str, since_s: float) -> list[dict[str, Any]]:
+    async def _replies(
+        self, channel: str, thread: str, since_s: float
+    ) -> list[dict[str, Any]]:
         wanted = {"channel": channel, "ts": thread, "oldest": f"{since_s:.6f}"}
         found = await self._pages("conversations.replies", wanted, 0.0)
         return [raw for raw in found if str(raw.get("ts")) != thread]
@@ -206,10 +235,16 @@ class Slack(Quiet):
         wanted["limit"] = PAGE
         for _ in range(PAGES_MAX):
             told = await self._ask(method, wanted)
-            page = [one for one in told.get("messages") or [] if isinstance(one, dict)]
+            page = [
+                one for one in told.get("messages") or [] if isinstance(one, dict)
+            ]
             found += page
             cursor = (told.get("response_metadata") or {}).get("next_cursor")
-            if not told.get("has_more") or not cursor or (page and _at(page[-1]) <= back_to_s):
+            if (
+                not told.get("has_more")
+                or not cursor
+                or (page and _at(page[-1]) <= back_to_s)
+            ):
                 break
             wanted["cursor"] = cursor
         return found
@@ -232,14 +267,18 @@ class Slack(Quiet):
             return None
 
     def _message(self, event: dict[str, Any]) -> Message | None:
-        person, chat, ts = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
+        person, chat, ts = (
+            str(event.get(name) or "") for name in ("user", "channel", "ts")
+        )
         text, files = unescaped(str(event.get("text") or "")), _files(event)
         if not (person and chat) or person == self._user or _TS.fullmatch(ts) is None:
             return None
         if event.get("subtype") not in SAID or (not text and not files):
             return None
         self._note_last(chat, ts)
-        group = event.get("channel_type", "channel") != "im" and not chat.startswith("D")
+        group = event.get("channel_type", "channel") != "im" and not chat.startswith(
+            "D"
+        )
         named = f"<@{self._user}>"
         return Message(
             id=f"{chat}:{ts}",
@@ -265,10 +304,14 @@ class Slack(Quiet):
         if person in ("", self._user):
             return None
         text = unescaped(str(new.get("text") or ""))
-        if text == unescaped(str((event.get("previous_message") or {}).get("text") or "")):
+        if text == unescaped(
+            str((event.get("previous_message") or {}).get("text") or "")
+        ):
             return None  # only a preview was added
         group = not chat.startswith("D")
-        return Edited(f"{chat}:e{event['ts']}", chat, person, f"{chat}:{new['ts']}", text, group)
+        return Edited(
+            f"{chat}:e{event['ts']}", chat, person, f"{chat}:{new['ts']}", text, group
+        )
 
     def _deleted(self, event: dict[str, Any]) -> Deleted | None:
         chat = str(event["channel"])
@@ -276,20 +319,32 @@ class Slack(Quiet):
         if person == self._user:
             return None
         of = f"{chat}:{event['deleted_ts']}"
-        return Deleted(f"{chat}:d{event['ts']}", chat, of, person, not chat.startswith("D"))
+        return Deleted(
+            f"{chat}:d{event['ts']}", chat, of, person, not chat.startswith("D")
+        )
 
     def _tapped(self, payload: dict[str, Any]) -> Tapped | None:
         action, chat = payload["actions"][0], str(payload["channel"]["id"])
         person = str(payload["user"]["id"])
         id = f"{chat}:t{action['action_ts']}:{person}"
         group = not chat.startswith("D")
-        return Tapped(id, chat, person, str(action.get("value", "")), f"{chat} {person}", "", group)
+        return Tapped(
+            id,
+            chat,
+            person,
+            str(action.get("value", "")),
+            f"{chat} {person}",
+            "",
+            group,
+        )
 
     # --- what goes out
 
     async def send(self, chat: str, key: str, what: Outgoing) -> Result:
         told = {"event_type": "steno", "event_payload": {"key": key}}
-        return await self._act("chat.postMessage", _body(chat, what) | {"metadata": told})
+        return await self._act(
+            "chat.postMessage", _body(chat, what) | {"metadata": told}
+        )
 
     async def edit(self, chat: str, message: str, what: Outgoing) -> Result:
         result = await self._act("chat.update", _body(chat, what) | {"ts": message})
@@ -323,7 +378,11 @@ class Slack(Quiet):
         return await download(self._session(), address, bytes_max, headers)
 
     def check_id(self, id: str) -> str:
-        return "" if _ID.fullmatch(id) else "an id in Slack is U… of a person, C… of a channel"
+        return (
+            ""
+            if _ID.fullmatch(id)
+            else "an id in Slack is U… of a person, C… of a channel"
+        )
 
     # --- the wire
 
@@ -332,24 +391,32 @@ class Slack(Quiet):
             raise ChannelLost("not connected")
         return self._http
 
-    async def _call(self, method: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
+    async def _call(
+        self, method: str, body: dict[str, Any], token: str = ""
+    ) -> dict[str, Any]:
         if self._web is None:
             raise ChannelLost("not connected")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         told = await self._web.api_call(method, json=body, headers=headers)
         return told.data if isinstance(told.data, dict) else {}
 
-    async def _ask(self, method: str, body: dict[str, Any], token: str = "") -> dict[str, Any]:
+    async def _ask(
+        self, method: str, body: dict[str, Any], token: str = ""
+    ) -> dict[str, Any]:
         """What a method gives. Raises `ChannelError`."""
         try:
             return await self._call(method, body, token)
         except SlackApiError as error:
             cause = _cause(error)
             if cause in WRONG_TOKEN:
-                raise ChannelRefused(f"Slack does not take the token: {cause}") from None
+                raise ChannelRefused(
+                    f"Slack does not take the token: {cause}"
+                ) from None
             raise ChannelLost(f"Slack says: {cause}", _retry_after(error)) from None
         except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"Slack cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Slack cannot be reached: {type(error).__name__}"
+            ) from None
 
     async def _act(self, method: str, body: dict[str, Any]) -> Result:
         """What came of sending. Nothing is tried again here."""
@@ -381,7 +448,9 @@ def _cause(error: SlackApiError) -> str:
 
 def _retry_after(error: SlackApiError) -> float | None:
     headers = error.response.headers or {}
-    value = next((headers[name] for name in headers if name.lower() == "retry-after"), "")
+    value = next(
+        (headers[name] for name in headers if name.lower() == "retry-after"), ""
+    )
     return float(value) if str(value).isdecimal() else None
 
 
@@ -431,8 +500,16 @@ def _body(chat: str, what: Outgoing) -> dict[str, Any]:
             }
             for number, one in enumerate(what.buttons)
         ]
-        said = [{"type": "section", "text": {"type": "plain_text", "text": what.text[:3_000]}}]
-        body["blocks"] = [*(body["blocks"] or said), {"type": "actions", "elements": elements}]
+        said = [
+            {
+                "type": "section",
+                "text": {"type": "plain_text", "text": what.text[:3_000]},
+            }
+        ]
+        body["blocks"] = [
+            *(body["blocks"] or said),
+            {"type": "actions", "elements": elements},
+        ]
     return body
 
 

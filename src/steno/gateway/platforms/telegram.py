@@ -62,7 +62,9 @@ _ID = re.compile(r"-?[1-9][0-9]{0,19}")
 class Telegram:
     def __init__(self, setup: ChannelSetup) -> None:
         if _TOKEN.fullmatch(setup.secret) is None:
-            raise ChannelRefused("the token is not one that Telegram gives: NUMBER:LETTERS")
+            raise ChannelRefused(
+                "the token is not one that Telegram gives: NUMBER:LETTERS"
+            )
         self._token = setup.secret
         self._base = (setup.config.url or API).rstrip("/")
         self._poll_s = int(str(setup.options.get("poll_s", POLL_S)))
@@ -92,10 +94,15 @@ class Telegram:
     # --- what arrives
 
     async def receive(self, mark: str) -> AsyncIterator[Batch]:
-        wanted: dict[str, Any] = {"timeout": self._poll_s, "allowed_updates": list(UPDATES)}
+        wanted: dict[str, Any] = {
+            "timeout": self._poll_s,
+            "allowed_updates": list(UPDATES),
+        }
         while True:
             found = await self._ask("getUpdates", wanted, self._poll_s + ANSWER_S)
-            updates = tuple(read for one in found if (read := self._read(one)) is not None)
+            updates = tuple(
+                read for one in found if (read := self._read(one)) is not None
+            )
             if updates:
                 yield Batch(updates)
             if found:
@@ -146,8 +153,14 @@ class Telegram:
             return False
         first = text.split(maxsplit=1)[0] if text.split() else ""
         if first.startswith("/"):
-            return "@" not in first or first.rpartition("@")[2].lower() == self._name.lower()
-        return re.search(rf"(?<!\w)@{re.escape(self._name)}(?!\w)", text, re.IGNORECASE) is not None
+            return (
+                "@" not in first
+                or first.rpartition("@")[2].lower() == self._name.lower()
+            )
+        return (
+            re.search(rf"(?<!\w)@{re.escape(self._name)}(?!\w)", text, re.IGNORECASE)
+            is not None
+        )
 
     def _edited(self, id: str, raw: dict[str, Any]) -> Edited:
         chat = _chat(raw)
@@ -195,7 +208,9 @@ class Telegram:
         await self._act("sendChatAction", {"chat_id": chat, "action": "typing"})
 
     async def answer_tap(self, tap: str, text: str) -> None:
-        await self._act("answerCallbackQuery", {"callback_query_id": tap, "text": text[:200]})
+        await self._act(
+            "answerCallbackQuery", {"callback_query_id": tap, "text": text[:200]}
+        )
 
     async def fetch(self, file: RemoteFile, bytes_max: int) -> bytes:
         found = await self._ask("getFile", {"file_id": file.id})
@@ -206,14 +221,23 @@ class Telegram:
             raise ChannelRefused("the file has no path")
         address = f"{self._base}/file/bot{self._token}/{path}"
         try:
-            async with asyncio.timeout(ANSWER_S * 3), self._http().get(address) as response:
+            async with (
+                asyncio.timeout(ANSWER_S * 3),
+                self._http().get(address) as response,
+            ):
                 if response.status != 200:
-                    raise ChannelLost(f"the file was not given: status {response.status}")
+                    raise ChannelLost(
+                        f"the file was not given: status {response.status}"
+                    )
                 read = await response.content.read(bytes_max + 1)
-                while len(read) <= bytes_max and (more := await response.content.read(65_536)):
+                while len(read) <= bytes_max and (
+                    more := await response.content.read(65_536)
+                ):
                     read += more
         except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"the file did not arrive: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"the file did not arrive: {type(error).__name__}"
+            ) from None
         if len(read) > bytes_max:
             raise ChannelRefused("the file is too large")
         return read
@@ -225,26 +249,37 @@ class Telegram:
 
     # --- the wire
 
-    async def _ask(self, method: str, body: dict[str, Any], within_s: float = ANSWER_S) -> Any:
+    async def _ask(
+        self, method: str, body: dict[str, Any], within_s: float = ANSWER_S
+    ) -> Any:
         """What a method gives. Raises `ChannelError`."""
         try:
             status, told = await self._post(method, body, within_s)
         except (*LOST, TimeoutError) as error:
-            raise ChannelLost(f"Telegram cannot be reached: {type(error).__name__}") from None
+            raise ChannelLost(
+                f"Telegram cannot be reached: {type(error).__name__}"
+            ) from None
         if told.get("ok"):
             return told["result"]
         said = str(told.get("description", ""))[:200]
         if status in (401, 403, 404):
-            raise ChannelRefused(f"Telegram does not take the token (status {status})")
+            raise ChannelRefused(
+                f"Telegram does not take the token (status {status})"
+            )
         if status == 409:
-            raise ChannelLost("another program reads this account, or a webhook is set (409)")
+            raise ChannelLost(
+                "another program reads this account, or a webhook is set (409)"
+            )
         raise ChannelLost(f"Telegram says: {said or status}", _retry_after(told))
 
     async def _act(self, method: str, body: dict[str, Any]) -> Result:
         """What came of sending. Nothing is tried again here."""
         try:
             status, told = await self._post(method, body, ANSWER_S)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+        ) as error:
             return NotNow(f"unreachable ({type(error).__name__})")
         except (*LOST, TimeoutError) as error:
             return Unsure(f"no answer ({type(error).__name__})")
@@ -297,7 +332,10 @@ def channel(setup: ChannelSetup) -> Channel:
 
 
 def _body(chat: str, what: Outgoing) -> dict[str, Any]:
-    body: dict[str, Any] = {"chat_id": chat, "link_preview_options": {"is_disabled": True}}
+    body: dict[str, Any] = {
+        "chat_id": chat,
+        "link_preview_options": {"is_disabled": True},
+    }
     if what.plain:
         body["text"] = what.text
     else:
@@ -318,7 +356,11 @@ def _full_name(person: dict[str, Any]) -> str:
 
 def _quoted(raw: dict[str, Any]) -> str:
     replied = raw.get("reply_to_message") or {}
-    quote = (raw.get("quote") or {}).get("text") or replied.get("text") or replied.get("caption")
+    quote = (
+        (raw.get("quote") or {}).get("text")
+        or replied.get("text")
+        or replied.get("caption")
+    )
     origin = raw.get("forward_origin") or {}
     if origin:
         return f"forwarded from {_full_name(origin.get('sender_user') or {}) or 'somebody'}"
@@ -359,13 +401,21 @@ def _retry_after(told: dict[str, Any]) -> float | None:
 
 # --- Markdown as Telegram's HTML ------------------------------------------------------------------
 
-_FENCED = re.compile(r"^```([\w+-]*)[^\n]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(
+    r"^```([\w+-]*)[^\n]*\n(.*?)(?:^```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
 _SPANS = (
     (re.compile(r"\*\*(?=\S)(.+?)(?<=\S)\*\*", re.DOTALL), r"<b>\1</b>"),
-    (re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])"), r"<i>\1</i>"),
+    (
+        re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])"),
+        r"<i>\1</i>",
+    ),
     (re.compile(r"~~(?=\S)(.+?)(?<=\S)~~"), r"<s>\1</s>"),
     (re.compile(r"^#{1,6} +(.+?)#*$", re.MULTILINE), r"<b>\1</b>"),
-    (re.compile(r"\[([^\]\n]+)\]\((https?://[^\s()<>\"]+)\)"), r'<a href="\2">\1</a>'),
+    (
+        re.compile(r"\[([^\]\n]+)\]\((https?://[^\s()<>\"]+)\)"),
+        r'<a href="\2">\1</a>',
+    ),
 )
 
 
@@ -386,7 +436,9 @@ def to_html(markdown: str) -> str:
 def _inline(text: str) -> str:
     pieces = re.split(r"(`[^`\n]+`)", text)
     return "".join(
-        f"<code>{html.escape(piece[1:-1], quote=False)}</code>" if number % 2 else _spans(piece)
+        f"<code>{html.escape(piece[1:-1], quote=False)}</code>"
+        if number % 2
+        else _spans(piece)
         for number, piece in enumerate(pieces)
     )
 

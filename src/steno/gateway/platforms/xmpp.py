@@ -70,7 +70,9 @@ class Archived:
 
     def __init__(self, result: Any) -> None:
         self.id = str(result["mam_result"]["id"])
-        self.sender = self.to = self.type = self.body = self.corrects = self.retracts = ""
+        self.sender = self.to = self.type = self.body = self.corrects = (
+            self.retracts
+        ) = ""
         self.ids: set[str] = set()
         with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError):
             self._read(result["mam_result"]["forwarded"]["stanza"])
@@ -82,7 +84,10 @@ class Archived:
         self.sender = str(stanza["from"].bare).lower()
         self.to = str(stanza["to"].bare).lower()
         self.type = str(stanza["type"])
-        self.ids = {str(stanza["id"]), "" if origin is None else origin.get("id", "")} - {""}
+        self.ids = {
+            str(stanza["id"]),
+            "" if origin is None else origin.get("id", ""),
+        } - {""}
         self.corrects = "" if corrected is None else str(corrected.get("id", ""))
         self.retracts = "" if retracted is None else str(retracted.get("id", ""))
         self.body = str(stanza["body"])
@@ -93,7 +98,9 @@ class Xmpp(Quiet):
         options = setup.options
         self._jid = str(options.get("jid", "")).lower()
         if _JID.fullmatch(self._jid) is None:
-            raise ChannelRefused("options.jid must be the account's address: steno@example.org")
+            raise ChannelRefused(
+                "options.jid must be the account's address: steno@example.org"
+            )
         self._secret = setup.secret
         self._server = _server(setup.config.url)
         self._client: slixmpp.ClientXMPP | None = None
@@ -124,7 +131,9 @@ class Xmpp(Quiet):
         client.add_event_handler("failed_all_auth", lambda _: settle("auth"))
         client.add_event_handler("connection_failed", lambda _: settle("unreachable"))
         client.add_event_handler("disconnected", lambda _: settle("lost"))
-        client.add_event_handler("disconnected", lambda _, gone=self._gone: gone.set())
+        client.add_event_handler(
+            "disconnected", lambda _, gone=self._gone: gone.set()
+        )
         client.add_event_handler("message", lambda _: self._news.set())
         client.add_event_handler("message_error", self._note_error)
         self._client = client
@@ -148,7 +157,9 @@ class Xmpp(Quiet):
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(client.disconnect(wait=0.0, ignore_send_queue=True), 2.0)
+                await asyncio.wait_for(
+                    client.disconnect(wait=0.0, ignore_send_queue=True), 2.0
+                )
             client.cancel_connection_attempt()
 
     def _note_error(self, stanza: Any) -> None:
@@ -164,14 +175,20 @@ class Xmpp(Quiet):
             last = found[-1].id if found else ""
             if found:
                 if not mark:
-                    yield Batch((), FIRST + last)  # our words after that are no sign of anything
+                    yield Batch(
+                        (), FIRST + last
+                    )  # our words after that are no sign of anything
                 yield Batch(tuple(self._unanswered(found)), last)
             mark = last
         while True:
             self._news.clear()
             page, complete = await self._page(after=mark)
             if page:
-                updates = [update for one in page if (update := await self._read(one)) is not None]
+                updates = [
+                    update
+                    for one in page
+                    if (update := await self._read(one)) is not None
+                ]
                 mark = page[-1].id
                 yield Batch(tuple(updates), mark)
             if complete:
@@ -179,9 +196,13 @@ class Xmpp(Quiet):
 
     async def _wait(self) -> None:
         """Until something may have arrived."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (self._news, self._gone)]
+        waiting = [
+            asyncio.ensure_future(event.wait()) for event in (self._news, self._gone)
+        ]
         try:
-            await asyncio.wait(waiting, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                waiting, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for one in waiting:
                 one.cancel()
@@ -206,14 +227,18 @@ class Xmpp(Quiet):
         for one in found:
             if one.sender == self._jid:
                 waiting.pop(one.to, None)
-            elif (read := self._message(one) or self._change(one, self._known(one))) is not None:
+            elif (
+                read := self._message(one) or self._change(one, self._known(one))
+            ) is not None:
                 waiting.setdefault(one.sender, []).append(read)
         return [update for updates in waiting.values() for update in updates]
 
     async def _read(self, one: Archived) -> Update | None:
         if not one.about or one.sender == self._jid:
             return self._message(one)
-        of = self._known(one) or await self._archived_as(one.sender, one.sender, one.about)
+        of = self._known(one) or await self._archived_as(
+            one.sender, one.sender, one.about
+        )
         return self._change(one, of)
 
     def _known(self, one: Archived) -> str | None:
@@ -225,10 +250,16 @@ class Xmpp(Quiet):
             return None
         if one.retracts:
             return Deleted(one.id, one.sender, of, one.sender)
-        return Edited(one.id, one.sender, one.sender, of, one.body) if one.body else None
+        return (
+            Edited(one.id, one.sender, one.sender, of, one.body) if one.body else None
+        )
 
     def _message(self, one: Archived) -> Message | None:
-        if one.sender == self._jid or one.type not in ("chat", "normal") or not one.body:
+        if (
+            one.sender == self._jid
+            or one.type not in ("chat", "normal")
+            or not one.body
+        ):
             return None
         if one.about:
             return None
@@ -257,7 +288,9 @@ class Xmpp(Quiet):
             if error.condition == "item-not-found" and after:
                 return await self._page(peer=peer)  # what it had is known by its id
             if error.condition in ("feature-not-implemented", "service-unavailable"):
-                raise ChannelRefused("the XMPP server keeps no archive (XEP-0313)") from None
+                raise ChannelRefused(
+                    "the XMPP server keeps no archive (XEP-0313)"
+                ) from None
             raise ChannelLost(f"the XMPP server says: {error.condition}") from None
         except (IqTimeout, TimeoutError):
             raise ChannelLost("the XMPP server does not answer") from None
@@ -293,7 +326,9 @@ class Xmpp(Quiet):
         client = self._client
         if client is None or self._gone.is_set():
             return NotNow("not connected")
-        stanza: Any = client.make_message(slixmpp.JID(chat), speakable(text), mtype="chat")
+        stanza: Any = client.make_message(
+            slixmpp.JID(chat), speakable(text), mtype="chat"
+        )
         stanza["id"] = id
         for left in stanza.xml.findall(_ORIGIN):
             stanza.xml.remove(left)
@@ -313,7 +348,9 @@ class Xmpp(Quiet):
         return Sent(id)
 
     async def find(self, chat: str, key: str) -> str | None:
-        return key if await self._archived_as(chat, self._jid, key) is not None else None
+        return (
+            key if await self._archived_as(chat, self._jid, key) is not None else None
+        )
 
     async def show_typing(self, chat: str) -> None:
         client = self._client
@@ -326,7 +363,9 @@ class Xmpp(Quiet):
 
     def check_id(self, id: str) -> str:
         return (
-            "" if _JID.fullmatch(id) else "an id is an address without a resource: ann@example.org"
+            ""
+            if _JID.fullmatch(id)
+            else "an id is an address without a resource: ann@example.org"
         )
 
     def _connected(self) -> Any:
@@ -341,7 +380,9 @@ def channel(setup: ChannelSetup) -> Channel:
 
 def speakable(text: str) -> str:
     """Text without the characters that XML cannot have: each is shown as a replacement."""
-    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    return re.sub(
+        "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text
+    )
 
 
 def _server(url: str) -> tuple[str, int, bool]:

@@ -3,7 +3,9 @@
 from msgspec import Struct
 
 
-class Fact(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class Fact(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """Base of all facts: strict when read, compact when written."""
 
 

@@ -43,7 +43,9 @@ def read(fact: ItemKept) -> "tuple[Reading, ...]":
         from steno.journal.readers.reading import unread
 
         return (unread(fact.format, "unknown", item),)
-    reader: Callable[[Json], Iterator[Reading]] = import_module(f"{__name__}.{name}").read
+    reader: Callable[[Json], Iterator[Reading]] = import_module(
+        f"{__name__}.{name}"
+    ).read
     return _joined(reader(item))
 
 
@@ -51,7 +53,9 @@ def _joined(readings: "Iterable[Reading]") -> "tuple[Reading, ...]":
     """A message is known by its seq and its role; only results of calls are told apart by more."""
     joined: list[Reading] = []
     for one in readings:
-        at = next((i for i, known in enumerate(joined) if known.role == one.role), None)
+        at = next(
+            (i for i, known in enumerate(joined) if known.role == one.role), None
+        )
         if at is None or one.role == "tool":
             joined.append(one)
         else:

@@ -41,7 +41,9 @@ def read(event: Json) -> Iterator[Reading]:
         else:
             rest += _part(part)
     if rest:
-        yield Reading("user" if text_at(event, "author") == "user" else "assistant", tuple(rest))
+        yield Reading(
+            "user" if text_at(event, "author") == "user" else "assistant", tuple(rest)
+        )
 
 
 def _part(part: Any) -> tuple[Content, ...]:

@@ -52,7 +52,9 @@ def blocks(value: object, format: str) -> tuple[Content, ...]:
         if kind == "text":
             parts += [Text(block["text"])] if text_at(block, "text") else []
         elif kind == "thinking":
-            parts += [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            parts += (
+                [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            )
         elif kind == "tool_use" and text_at(block, "id"):
             called = arguments(block.get("input"))
             parts.append(ToolCall(block["id"], text_at(block, "name"), called))

@@ -40,11 +40,17 @@ def read(item: Json) -> Iterator[Reading]:
     if role == "user":
         yield Reading("user", _content(message.get("content")))
     elif role == "assistant":
-        calls = [_call(one) for one in list_at(message, "tool_calls") if text_at(one, "id")]
-        yield Reading("assistant", (*_content(message.get("content"), answered=True), *calls))
+        calls = [
+            _call(one) for one in list_at(message, "tool_calls") if text_at(one, "id")
+        ]
+        yield Reading(
+            "assistant", (*_content(message.get("content"), answered=True), *calls)
+        )
     elif role == "tool" and text_at(message, "tool_call_id"):
         failed = text_at(message, "status") == "error"
-        yield Reading("tool", _content(message.get("content")), message["tool_call_id"], failed)
+        yield Reading(
+            "tool", _content(message.get("content")), message["tool_call_id"], failed
+        )
     else:
         yield unread(FORMAT, kind, item)
 

@@ -18,7 +18,9 @@ from steno.journal.readers.reading import (
 )
 
 FORMAT = "openai.responses"
-_TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
+_TEXTS = frozenset(
+    ("text", "input_text", "output_text", "summary_text", "reasoning_text")
+)
 
 
 def read(item: Json) -> Iterator[Reading]:
@@ -27,17 +29,29 @@ def read(item: Json) -> Iterator[Reading]:
         case "" | "message" if role in ("user", "assistant"):
             whole = text_at(item, "status") not in ("incomplete", "in_progress")
             parts = content(item.get("content"), FORMAT)
-            yield Reading("user" if role == "user" else "assistant", parts, whole=whole)
+            yield Reading(
+                "user" if role == "user" else "assistant", parts, whole=whole
+            )
         case "function_call" | "custom_tool_call" if text_at(item, "call_id"):
             written = item.get("arguments" if kind == "function_call" else "input")
-            called = ToolCall(item["call_id"], text_at(item, "name"), arguments(written))
+            called = ToolCall(
+                item["call_id"], text_at(item, "name"), arguments(written)
+            )
             yield Reading("assistant", (called,))
-        case "function_call_output" | "custom_tool_call_output" if text_at(item, "call_id"):
+        case "function_call_output" | "custom_tool_call_output" if text_at(
+            item, "call_id"
+        ):
             output = item.get("output")
-            parts = content(output, FORMAT) if isinstance(output, list) else result(output)
+            parts = (
+                content(output, FORMAT)
+                if isinstance(output, list)
+                else result(output)
+            )
             yield Reading("tool", parts, item["call_id"])
         case "mcp_call" if text_at(item, "id"):
-            called = ToolCall(item["id"], text_at(item, "name"), arguments(item.get("arguments")))
+            called = ToolCall(
+                item["id"], text_at(item, "name"), arguments(item.get("arguments"))
+            )
             yield Reading("assistant", (called,))
             if item.get("output") is not None or item.get("error") is not None:
                 failed = item.get("error") is not None
@@ -46,7 +60,9 @@ def read(item: Json) -> Iterator[Reading]:
         case "reasoning":
             thought = [text_at(one, "text") for one in list_at(item, "summary")]
             thought += [text_at(one, "text") for one in list_at(item, "content")]
-            yield Reading("assistant", (Reasoning("\n\n".join(filter(None, thought))),))
+            yield Reading(
+                "assistant", (Reasoning("\n\n".join(filter(None, thought))),)
+            )
         case _:
             yield unread(FORMAT, kind or role, item)
 

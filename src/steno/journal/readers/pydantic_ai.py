@@ -24,7 +24,11 @@ FORMAT = "pydantic-ai.message"
 def read(item: Json) -> Iterator[Reading]:
     """A message, or an entry of a conversation with one in it."""
     inside = item.get("message")
-    message = inside if text_at(item, "kind") == "message" and isinstance(inside, dict) else item
+    message = (
+        inside
+        if text_at(item, "kind") == "message" and isinstance(inside, dict)
+        else item
+    )
     kind, parts = text_at(message, "kind"), list_at(message, "parts")
     if kind == "request":
         for part in parts:
@@ -43,9 +47,15 @@ def _requested(part: Any) -> Reading:
             return Reading("user", _content(part.get("content")))
         case "tool-return" if text_at(part, "tool_call_id"):
             failed = text_at(part, "outcome") in ("failed", "denied", "retried")
-            return Reading("tool", result(part.get("content")), part["tool_call_id"], failed)
-        case "retry-prompt" if text_at(part, "tool_call_id") and text_at(part, "tool_name"):
-            return Reading("tool", result(part.get("content")), part["tool_call_id"], True)
+            return Reading(
+                "tool", result(part.get("content")), part["tool_call_id"], failed
+            )
+        case "retry-prompt" if text_at(part, "tool_call_id") and text_at(
+            part, "tool_name"
+        ):
+            return Reading(
+                "tool", result(part.get("content")), part["tool_call_id"], True
+            )
         case kind:
             return unread(FORMAT, kind, part)
 
@@ -59,7 +69,9 @@ def _responded(part: Any) -> tuple[Content, ...]:
             return (Reasoning(thought),) if thought else ()
         case "tool-call" if text_at(part, "tool_call_id"):
             written = arguments(part.get("args"))
-            return (ToolCall(part["tool_call_id"], text_at(part, "tool_name"), written),)
+            return (
+                ToolCall(part["tool_call_id"], text_at(part, "tool_name"), written),
+            )
         case kind:
             return (opaque(FORMAT, kind, part),)
 

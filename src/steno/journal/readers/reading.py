@@ -64,7 +64,9 @@ def result(value: object) -> tuple[Content, ...]:
 
 def arguments(value: object) -> str:
     """Of a call: JSON text as it was written, or made of the value."""
-    return value if isinstance(value, str) else as_json({} if value is None else value)
+    return (
+        value if isinstance(value, str) else as_json({} if value is None else value)
+    )
 
 
 def _short(value: object, depth: int = 0) -> object:
@@ -82,9 +84,13 @@ def _short(value: object, depth: int = 0) -> object:
 # --- redaction ------------------------------------------------------------------------------------
 
 DEPTH_MAX = 32
-_WORDS = frozenset(("type", "role", "kind", "part_kind", "part-kind", "status", "state", "author"))
+_WORDS = frozenset(
+    ("type", "role", "kind", "part_kind", "part-kind", "status", "state", "author")
+)
 """What says of an item what it is: kept where it is a short word."""
-_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id", "uuid", "name", "tool_name"))
+_IDS = frozenset(
+    ("id", "call_id", "tool_call_id", "tool_use_id", "uuid", "name", "tool_name")
+)
 """What pairs a call with its result, and which tool it was."""
 _INSIDE = frozenset(
     (
@@ -105,7 +111,16 @@ _INSIDE = frozenset(
 )
 """What is looked into."""
 _TEXTS = frozenset(
-    ("text", "refusal", "output", "error", "thinking", "reasoning", "response", "result")
+    (
+        "text",
+        "refusal",
+        "output",
+        "error",
+        "thinking",
+        "reasoning",
+        "response",
+        "result",
+    )
 )
 _FLAGS = frozenset(
     (
@@ -131,7 +146,11 @@ def mask(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [mask(one, depth + 1) for one in value]
     if isinstance(value, dict):
-        return {key: left for key, one in value.items() if (left := _left(key, one, depth)) != ()}
+        return {
+            key: left
+            for key, one in value.items()
+            if (left := _left(key, one, depth)) != ()
+        }
     return value if value is None or value == "" else GONE
 
 
@@ -140,7 +159,9 @@ def _left(key: str, value: Any, depth: int) -> Any:
     if key in _WORDS or key in _IDS:
         named = value[-1:] if isinstance(value, list) else [value]
         return (
-            value if all(isinstance(one, str) and len(one) <= ID_CHARS_MAX for one in named) else ()
+            value
+            if all(isinstance(one, str) and len(one) <= ID_CHARS_MAX for one in named)
+            else ()
         )
     if key in _FLAGS:
         return value if isinstance(value, bool) or value == 1 else ()

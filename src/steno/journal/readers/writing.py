@@ -40,15 +40,27 @@ def responses_items(entry: Standing) -> Iterator[Json]:
                         "arguments": part.arguments,
                     }
         case Settled():
-            given = text_of(outcome_parts(entry.outcome)) or type(entry.outcome).__name__.lower()
-            yield {"type": "function_call_output", "call_id": entry.call, "output": given}
+            given = (
+                text_of(outcome_parts(entry.outcome))
+                or type(entry.outcome).__name__.lower()
+            )
+            yield {
+                "type": "function_call_output",
+                "call_id": entry.call,
+                "output": given,
+            }
         case Summarised():
-            yield {"role": "user", "content": f"[Summary of what was said before]\n{entry.summary}"}
+            yield {
+                "role": "user",
+                "content": f"[Summary of what was said before]\n{entry.summary}",
+            }
         case Closed() | Noted() | Weighed():
             pass
         case unreachable:
             assert_never(unreachable)
 
 
-WRITERS: dict[str, Callable[[Standing], Iterator[Json]]] = {"openai.responses": responses_items}
+WRITERS: dict[str, Callable[[Standing], Iterator[Json]]] = {
+    "openai.responses": responses_items
+}
 """By format."""

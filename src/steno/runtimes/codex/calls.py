@@ -43,7 +43,9 @@ from steno.journal.parts import Outcome, Refused, Text, ToolCall
 
 
 class CallState(Enum):
-    ANNOUNCED = "codex told of a change of files; its next message says whether it asks first"
+    ANNOUNCED = (
+        "codex told of a change of files; its next message says whether it asks first"
+    )
     TOLD = "codex told of it; it does not run yet"
     OURS = "a tool of steno's own, which the turn runs and settles"
     HELD = "it waits at the gate"
@@ -175,7 +177,9 @@ class CodexCall(Struct):
         if not explained and not leaves:
             return True
         kept = self.promised
-        return kept is not None and kept.explained >= explained and kept.leaves >= leaves
+        return (
+            kept is not None and kept.explained >= explained and kept.leaves >= leaves
+        )
 
     def take_output(self, text: str, bounds: OutputBounds) -> str:
         """Keep output; the part of it that is to be shown."""
@@ -222,7 +226,9 @@ class CallTable:
     def add(self, item: str, as_told: ToolCall, state: CallState) -> CodexCall:
         """A call that is not in the table, or was promised: then it keeps the id that it had."""
         like = (as_told.name, as_told.arguments)
-        promised = next((one for one in self._promised if (one.name, one.arguments) == like), None)
+        promised = next(
+            (one for one in self._promised if (one.name, one.arguments) == like), None
+        )
         if promised is not None:
             self._promised.remove(promised)
             as_told = replace(as_told, id=promised.id)
@@ -231,7 +237,9 @@ class CallTable:
     def again(self, item: str, as_told: ToolCall, state: CallState) -> CodexCall:
         """Another call in the place of the one that an item stands for, which is settled."""
         before = self._ids.get(item, item)
-        return self._put(item, CodexCall(replace(as_told, id=f"{before}/again"), state))
+        return self._put(
+            item, CodexCall(replace(as_told, id=f"{before}/again"), state)
+        )
 
     def _put(self, item: str, call: CodexCall) -> CodexCall:
         self._calls.pop(call.id, None)

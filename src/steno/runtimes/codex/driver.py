@@ -85,7 +85,9 @@ from steno.tools.child import Command
 from steno.tools.protocol import Tool
 
 NO_GOAL = "This session has no goal any more."
-NO_INSTRUCTIONS = "The instructions that came with an earlier message do not hold any more."
+NO_INSTRUCTIONS = (
+    "The instructions that came with an earlier message do not hold any more."
+)
 AGAIN = "Answer the user's last message above."
 NOT_TAKEN_UP = Refused("not run: it was approved, and codex did not come back to it")
 COMPACTION_S = 600.0
@@ -95,7 +97,9 @@ T = TypeVar("T")
 class Codex:
     """`agent_for` says how codex answers, given the session's context so far."""
 
-    def __init__(self, store: Store, agent_for: Callable[[ContextSet | None], CodexAgent]) -> None:
+    def __init__(
+        self, store: Store, agent_for: Callable[[ContextSet | None], CodexAgent]
+    ) -> None:
         self._store = store
         self._agent_for = agent_for
         self._excerpts = Excerpts(store)
@@ -103,7 +107,9 @@ class Codex:
     async def drive(self, held: HeldSession, enough: Enough) -> None:
         agent = self._agent_for(context_of(held.state))
         if agent.with_memories is not None:
-            agent = replace(agent, context=await agent.with_memories(held, agent.context))
+            agent = replace(
+                agent, context=await agent.with_memories(held, agent.context)
+            )
         await held.restore()
         driven = _Driven(self._store, held, agent, self._excerpts)
         clock = asyncio.create_task(held.watch_time(agent.limits.turn_s))
@@ -116,7 +122,9 @@ class Codex:
     async def compact_held(self, held: HeldSession) -> Compaction:
         """Have codex make its own thread shorter. Our history stays as it is."""
         await held.restore()
-        driven = _Driven(self._store, held, self._agent_for(context_of(held.state)), self._excerpts)
+        driven = _Driven(
+            self._store, held, self._agent_for(context_of(held.state)), self._excerpts
+        )
         try:
             return await driven.compact()
         except CodexError as error:
@@ -197,7 +205,9 @@ class _Driven:
         input that codex took and did not answer to is one more thing to ask, unless the turn was
         stopped."""
         turn = self._held.state.turn
-        action = next_action(self._held.state, self._agent.limits, spent=self._held.spent)
+        action = next_action(
+            self._held.state, self._agent.limits, spent=self._held.spent
+        )
         if isinstance(action, RunTools) and self._promised:
             return Ask()
         if self._unanswered and turn is not None and turn.interrupted is None:
@@ -217,13 +227,17 @@ class _Driven:
             return
         turn_context, thread = self._turn_context(opened), opened.thread
         model = turn_context.model()
-        told = await held.consult("before_request", {"model": model, "attempt": ask.attempt})
+        told = await held.consult(
+            "before_request", {"model": model, "attempt": ask.attempt}
+        )
         await held.catch_up()
         notes = [*await self._set_context(opened), *(note for _, note in told)]
         if held.asked_to_stop() or held.state.turn is None:
             await self._give_up(None)
             return
-        asked = await self._request(held.state.turn, ask, turn_context, promised, notes)
+        asked = await self._request(
+            held.state.turn, ask, turn_context, promised, notes
+        )
         digest = sha256(encode(asked)).hexdigest()[:32]
         step = await held.record(
             StepStarted(model, digest, ask.attempt, acknowledges=ask.acknowledges)
@@ -251,9 +265,14 @@ class _Driven:
         is to be done about it."""
         held, thread = self._held, turn_context.thread
         entries = held.history.entries()
-        notes = ["" if thread.fresh else lost_note(entries, turn.seq, thread.answered), *added]
+        notes = [
+            "" if thread.fresh else lost_note(entries, turn.seq, thread.answered),
+            *added,
+        ]
         if ask.acknowledges is not None and held.state.cut_off is not None:
-            notes.append(recovery_note(held.state.cut_off, isinstance(turn.origin, Continues)))
+            notes.append(
+                recovery_note(held.state.cut_off, isinstance(turn.origin, Continues))
+            )
         notes += [
             (
                 f"The user has approved this call of {one.name}, which was not run: "
@@ -295,7 +314,9 @@ class _Driven:
             await self.close()
         elif ending.unanswered:
             self._unanswered = True
-        elif turn.last is None or (turn.last_lost is not None and turn.last_lost.cause == "empty"):
+        elif turn.last is None or (
+            turn.last_lost is not None and turn.last_lost.cause == "empty"
+        ):
             why = "codex ended the turn without an answer"
             await held.record(*finish(turn, "failed", "empty", why).facts)
         else:
@@ -305,8 +326,12 @@ class _Driven:
         """The turn is done. A call that was approved and that codex did not come back to was not
         run."""
         unrun = [call for call in turn.calls.values() if call.started is None]
-        settled = [ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun]
-        started = {id: one for id, one in turn.calls.items() if one.started is not None}
+        settled = [
+            ToolSettled(call.step, call.call.id, NOT_TAKEN_UP) for call in unrun
+        ]
+        started = {
+            id: one for id, one in turn.calls.items() if one.started is not None
+        }
         done = finish(replace(turn, calls=started), "done")
         await self._held.record(*settled, *done.facts)
 
@@ -330,7 +355,12 @@ class _Driven:
         if step is not None:
             await held.record(StepLost(step, "stopped", "unknown"))
         turn = held.state.turn
-        if held.overdue and turn is not None and turn.interrupted is None and not held.letting_go():
+        if (
+            held.overdue
+            and turn is not None
+            and turn.interrupted is None
+            and not held.letting_go()
+        ):
             await held.record(*out_of_time(turn, self._agent.limits).facts)
 
     async def _fail(self, error: CodexError, step: Seq | None) -> None:
@@ -362,7 +392,9 @@ class _Driven:
                 await asking.settle(open_call, permission)
             elif permission == "given":
                 explained, leaves = bool(open_call.why), open_call.leaves
-                promised.append(Promised(call.id, call.name, call.arguments, explained, leaves))
+                promised.append(
+                    Promised(call.id, call.name, call.arguments, explained, leaves)
+                )
         self._promised = tuple(promised)
 
     # --- the child and its thread
@@ -386,7 +418,9 @@ class _Driven:
             sandbox=agent.sandbox,
             model=agent.context.model.partition(":")[2],
             instructions=system_text(
-                replace(agent.context, goal=goal, instructions=held.state.instructions)
+                replace(
+                    agent.context, goal=goal, instructions=held.state.instructions
+                )
             ),
             tools=tuple(tool.spec for tool in tools.values()),
             begin_anew=agent.begin_anew,
@@ -394,13 +428,21 @@ class _Driven:
         hashes = sorted(payloads_told((*entries, *pending(held))))
         payloads = {hash: await self._store.get(hash) for hash in hashes}
         inputs = () if turn is None else turn.inputs
-        thread = await open_thread(self._server, self._store, held, shape, payloads, inputs)
-        self._opened = _Opened(self._server, thread, tools, goal, held.state.instructions)
+        thread = await open_thread(
+            self._server, self._store, held, shape, payloads, inputs
+        )
+        self._opened = _Opened(
+            self._server, thread, tools, goal, held.state.instructions
+        )
         return self._opened
 
     async def _tools(self) -> Mapping[str, Tool]:
         session_tools, own = self._agent.session_tools, self._agent.own_tools
-        tools = None if session_tools is None else await tools_of(self._held, session_tools)
+        tools = (
+            None
+            if session_tools is None
+            else await tools_of(self._held, session_tools)
+        )
         return {name: tool for name, tool in (tools or {}).items() if name not in own}
 
     async def _set_context(self, opened: _Opened) -> list[str]:
@@ -414,16 +456,24 @@ class _Driven:
             tools, known, known_told = before.tools, before.goal, before.instructions
         model = f"{RUNTIME}:{thread.model}"
         context = replace(
-            self._agent.context, model=model, tools=tools, goal=goal, instructions=told
+            self._agent.context,
+            model=model,
+            tools=tools,
+            goal=goal,
+            instructions=told,
         )
         if before == context:
             return []
         await held.record(context)
         notes = []
         if goal != known:
-            notes.append(f"The goal of this session is now: {goal}" if goal else NO_GOAL)
+            notes.append(
+                f"The goal of this session is now: {goal}" if goal else NO_GOAL
+            )
         if told != known_told:
-            notes.append(f"Your instructions are now: {told}" if told else NO_INSTRUCTIONS)
+            notes.append(
+                f"Your instructions are now: {told}" if told else NO_INSTRUCTIONS
+            )
         return notes
 
     def _turn_context(self, opened: _Opened) -> TurnContext:
@@ -445,32 +495,46 @@ class _Driven:
             return Compaction("nothing", "codex has no thread of this session yet")
         opened = await self._ready()
         thread = opened.thread
-        started = await held.record(HelperStarted("summary", f"{RUNTIME}:{thread.model}"))
+        started = await held.record(
+            HelperStarted("summary", f"{RUNTIME}:{thread.model}")
+        )
         try:
             made = self._compacted(opened.server, thread)
             done = await first_of(made, held.stopped, limit_s=COMPACTION_S)
         except CodexError as error:
             done = Compaction("failed", f"codex {error}")
         if done is None and held.asked_to_stop():
-            done = Compaction("stopped", "asked to stop; its thread may be shorter all the same")
+            done = Compaction(
+                "stopped", "asked to stop; its thread may be shorter all the same"
+            )
         elif done is None:
             done = Compaction("failed", "codex took too long over it")
         if done.outcome == "done":
-            await held.record(HelperEnded(started, "done"), ThreadCompacted(RUNTIME, thread.id))
+            await held.record(
+                HelperEnded(started, "done"), ThreadCompacted(RUNTIME, thread.id)
+            )
         else:
             stopped = done.outcome == "stopped"
             ended: Literal["failed", "stopped"] = "stopped" if stopped else "failed"
-            await held.record(HelperEnded(started, ended, done.detail, sent="unknown"))
+            await held.record(
+                HelperEnded(started, ended, done.detail, sent="unknown")
+            )
         return done
 
-    async def _compacted(self, server: CodexServer, thread: CodexThread) -> Compaction:
+    async def _compacted(
+        self, server: CodexServer, thread: CodexThread
+    ) -> Compaction:
         await server.ask("thread/compact/start", {"threadId": thread.id}, dict)
         while True:
-            ends = (one.turn for one in server.take() if isinstance(one, p.TurnCompleted))
+            ends = (
+                one.turn for one in server.take() if isinstance(one, p.TurnCompleted)
+            )
             if (turn := next(ends, None)) is not None and turn.status == "completed":
                 return Compaction("done", "codex made its own thread shorter")
             if turn is not None:
-                return Compaction("failed", "" if turn.error is None else turn.error.message)
+                return Compaction(
+                    "failed", "" if turn.error is None else turn.error.message
+                )
             await server.arrived.wait()
 
 

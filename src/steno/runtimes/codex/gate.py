@@ -173,7 +173,11 @@ class CallGate:
     def trust(self, listed: p.HooksListed) -> dict[str, Any] | None:
         """The settings with which codex runs our hooks; None if it does not know of them."""
         commands = (self._command, self._after)
-        ours = [hook for hook in listed.hooks() if hook.command in commands and hook.enabled]
+        ours = [
+            hook
+            for hook in listed.hooks()
+            if hook.command in commands and hook.enabled
+        ]
         trusted = {hook.key: {"trusted_hash": hook.current_hash} for hook in ours}
         return trusted if len(ours) == 2 else None
 
@@ -197,7 +201,9 @@ class CallGate:
         """True if this was a question of ours. `refusal` is "" for yes."""
         writer = self._writers.pop(str(request), None)
         if writer is not None:
-            writer.write(b"no " + refusal.encode("utf-8", "replace") if refusal else b"yes")
+            writer.write(
+                b"no " + refusal.encode("utf-8", "replace") if refusal else b"yes"
+            )
             writer.close()
         return writer is not None
 
@@ -208,7 +214,9 @@ class CallGate:
             self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _hear(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             asked = p.waiting_call(await reader.readline())
         except (msgspec.DecodeError, ValueError, ConnectionError):

@@ -20,7 +20,9 @@ def main(address: str) -> int:
         answer = b""
     if answer == b"yes":
         return 0
-    sys.stderr.buffer.write(answer.removeprefix(b"no ") or b"not run: steno was asked and is gone")
+    sys.stderr.buffer.write(
+        answer.removeprefix(b"no ") or b"not run: steno was asked and is gone"
+    )
     return 2
 
 

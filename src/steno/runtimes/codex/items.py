@@ -118,9 +118,23 @@ class UnknownItem(Struct, frozen=True):
     json: str
 
 
-CallItem = CommandExecution | FileChange | McpToolCall | DynamicToolCall | WebSearch | OtherCall
+CallItem = (
+    CommandExecution
+    | FileChange
+    | McpToolCall
+    | DynamicToolCall
+    | WebSearch
+    | OtherCall
+)
 TextItem = AgentMessage | PlanText
-Item = UserMessage | TextItem | ReasoningItem | CallItem | ContextCompaction | UnknownItem
+Item = (
+    UserMessage
+    | TextItem
+    | ReasoningItem
+    | CallItem
+    | ContextCompaction
+    | UnknownItem
+)
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     kind.__struct_config__.tag: msgspec.json.Decoder(kind)
@@ -129,7 +143,13 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 """Made when the module is loaded: msgspec crashes when two threads first meet a type at once."""
 _OTHER_CALLS = frozenset(
-    ("imageView", "imageGeneration", "sleep", "collabAgentToolCall", "subAgentActivity")
+    (
+        "imageView",
+        "imageGeneration",
+        "sleep",
+        "collabAgentToolCall",
+        "subAgentActivity",
+    )
 )
 
 

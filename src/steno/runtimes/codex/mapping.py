@@ -78,7 +78,9 @@ from steno.runtimes.codex.translate import (
     typing_call,
 )
 
-TOO_LATE = "codex had given its last answer when this input came; it is asked once more"
+TOO_LATE = (
+    "codex had given its last answer when this input came; it is asked once more"
+)
 
 Kind = Literal["text", "reasoning"]
 Status = Literal["completed", "interrupted", "failed"]
@@ -155,7 +157,9 @@ class Step:
             return self.seal("complete")
         return []
 
-    def seal(self, ended: StepEnding, *more: Content, started: str | None = None) -> list[Effect]:
+    def seal(
+        self, ended: StepEnding, *more: Content, started: str | None = None
+    ) -> list[Effect]:
         """Close the open step, if one is open and something is in it."""
         if not self.is_open or not (self.said or more):
             return []
@@ -233,7 +237,9 @@ class TurnMap:
     def let_through_for(self, server: str) -> bool:
         """The same for any tool of a server: codex's question does not say about which call it
         is."""
-        return any(one.server == server for one in self._calls.in_state(CallState.PASSED))
+        return any(
+            one.server == server for one in self._calls.in_state(CallState.PASSED)
+        )
 
     def answered(self, item: str, explained: bool, leaves: bool) -> bool:
         """True if the yes at the gate is also the answer to codex's own question. It counts
@@ -264,7 +270,9 @@ class TurnMap:
         if not call.is_started():
             return _moved(call, CallEvent.ASK)
         known = call.state is CallState.PASSED or unrun is Unrun.STOPPED
-        said = call.collected() or (unrun.value if unrun is not None and known else "")
+        said = call.collected() or (
+            unrun.value if unrun is not None and known else ""
+        )
         return self._again(item, call, call.as_told, said, CallState.ASKED)
 
     def settled(self, call: str) -> None:
@@ -281,7 +289,10 @@ class TurnMap:
         return "".join(one.shown for one in unfinished if one.kind == "text")
 
     def close(
-        self, status: Literal["interrupted", "failed"], cause: str = "", detail: str = ""
+        self,
+        status: Literal["interrupted", "failed"],
+        cause: str = "",
+        detail: str = "",
     ) -> list[Effect]:
         """End the turn without codex: it was told to and does not answer, or it is gone."""
         return [*self._finish(status), EndTurn(status, cause, detail, unheard=True)]
@@ -290,7 +301,11 @@ class TurnMap:
 
     def apply(self, note: p.Notification) -> list[Effect]:
         if self.turn and p.turn_of(note) not in ("", self.turn):
-            return [KeepLate(note.item_id, note.delta)] if isinstance(note, p.OutputDelta) else []
+            return (
+                [KeepLate(note.item_id, note.delta)]
+                if isinstance(note, p.OutputDelta)
+                else []
+            )
         return [*self._after_announcement(note), *self._applied(note)]
 
     def _after_announcement(self, note: p.Notification) -> list[Effect]:
@@ -298,7 +313,11 @@ class TurnMap:
         was not asked."""
         waits = isinstance(note, p.StatusChanged) and note.waits()
         call = self._calls.announced
-        return [] if call is None else _moved(call, CallEvent.WAIT if waits else CallEvent.GO_ON)
+        return (
+            []
+            if call is None
+            else _moved(call, CallEvent.WAIT if waits else CallEvent.GO_ON)
+        )
 
     def _applied(self, note: p.Notification) -> list[Effect]:
         match note:
@@ -312,7 +331,11 @@ class TurnMap:
                 return self._step.write(note.item_id, "reasoning", note.delta)
             case p.ThoughtPart():
                 first = not note.summary_index
-                return [] if first else self._step.write(note.item_id, "reasoning", "\n\n")
+                return (
+                    []
+                    if first
+                    else self._step.write(note.item_id, "reasoning", "\n\n")
+                )
             case p.OutputDelta():
                 return self._output(note.item_id, note.delta)
             case p.StdinTyped():
@@ -358,7 +381,9 @@ class TurnMap:
             case i.CommandExecution() if item.process_id is not None:
                 told = self._told(item.id, call_of(item), CallState.RUNNING)
                 call = self._calls.of(item.id)
-                return told if call is None else [*told, *_moved(call, CallEvent.SPAWN)]
+                return (
+                    told if call is None else [*told, *_moved(call, CallEvent.SPAWN)]
+                )
             case i.McpToolCall():
                 told = self._told(item.id, call_of(item), begun)
                 if (call := self._calls.of(item.id)) is not None:
@@ -422,13 +447,22 @@ class TurnMap:
         return [*opened, *self._step.seal("complete", call.as_told, started=started)]
 
     def _again(
-        self, item: str, call: CodexCall, as_told: ToolCall, said: str, state: CallState
+        self,
+        item: str,
+        call: CodexCall,
+        as_told: ToolCall,
+        said: str,
+        state: CallState,
     ) -> list[Effect]:
         """What codex told of as one call is another one from here on; `said` is what came of the
         first."""
         settled = _settled(call, _failed(said))
         before = self._step.seal("complete")
-        return [*settled, *before, *self._added(self._calls.again(item, as_told, state))]
+        return [
+            *settled,
+            *before,
+            *self._added(self._calls.again(item, as_told, state)),
+        ]
 
     def _output(self, item: str, text: str) -> list[Effect]:
         call = self._calls.of(item)
@@ -455,7 +489,9 @@ class TurnMap:
     def _untold(self) -> list[Effect]:
         """When codex begins something else, what it has not told of by then was stopped."""
         untold = self._calls.in_state(CallState.OVER)
-        return [effect for call in untold for effect in _settled(call, _failed(call.over))]
+        return [
+            effect for call in untold for effect in _settled(call, _failed(call.over))
+        ]
 
     def _typed(self, note: p.StdinTyped) -> list[Effect]:
         """Codex tells of what it types afterwards: it is a call that is over, whether it asked
@@ -468,7 +504,10 @@ class TurnMap:
                 return _settled(call, Returned(()))
         self._typings += 1
         typed = replace(typed, id=f"{note.item_id}/typed{self._typings}")
-        sealed = [*self._apart(), *self._step.seal("complete", typed, started=typed.id)]
+        sealed = [
+            *self._apart(),
+            *self._step.seal("complete", typed, started=typed.id),
+        ]
         return [*sealed, SettleCall(typed.id, Returned(()))]
 
     def _settle(self, item: i.CallItem) -> list[Effect]:
@@ -489,8 +528,12 @@ class TurnMap:
         if item.client_id not in self.steers:
             return []
         self.steers.discard(item.client_id)
-        sealed = self._step.seal("complete" if self._step.is_whole() else "interrupted")
-        lost = self._step.lose("steered", "another input came before anything was said")
+        sealed = self._step.seal(
+            "complete" if self._step.is_whole() else "interrupted"
+        )
+        lost = self._step.lose(
+            "steered", "another input came before anything was said"
+        )
         return [*sealed, *lost, *self._step.begin_steered(item.client_id)]
 
     def _used(self, tokens: p.Tokens) -> list[Effect]:
@@ -527,7 +570,10 @@ class TurnMap:
                 return [*self._finish("interrupted"), EndTurn("interrupted")]
             case _:
                 error = turn.error or self._failure
-                return [*self._finish("failed"), EndTurn("failed", cause_of(error), error.message)]
+                return [
+                    *self._finish("failed"),
+                    EndTurn("failed", cause_of(error), error.message),
+                ]
 
     def _finish(self, status: Status) -> list[Effect]:
         ended: StepEnding = "interrupted" if status == "interrupted" else "incomplete"
@@ -546,7 +592,9 @@ class TurnMap:
         match status:
             case "completed":
                 late = self._step.steered
-                return self._step.lose("empty", TOO_LATE if late else self._failure.message)
+                return self._step.lose(
+                    "empty", TOO_LATE if late else self._failure.message
+                )
             case "interrupted":
                 return self._step.lose("stopped", self._failure.message)
             case "failed":

@@ -44,7 +44,11 @@ _COMMAND = re.compile(
 _EXPANDED = re.compile(r"[$`\\]")
 _GIVEN_SOMETHING = re.compile(r"\bapply_?patch[\s\\]*\d*<<")
 _ASSIGNS = re.compile(r"(?:^|\s)\w+=")
-_HEADERS = {"*** Add File: ": "add", "*** Delete File: ": "delete", "*** Update File: ": "update"}
+_HEADERS = {
+    "*** Add File: ": "add",
+    "*** Delete File: ": "delete",
+    "*** Update File: ": "update",
+}
 _MOVE = "*** Move to: "
 _BLANK_HERE_ALONE = re.compile("[\x1c-\x1f]")
 """Python takes these for blanks, and codex takes them for part of a name."""
@@ -53,7 +57,9 @@ _BLANK_HERE_ALONE = re.compile("[\x1c-\x1f]")
 def is_patch(waiting: WaitingCall) -> bool:
     """True if codex takes a call for a change of files."""
     given = _given(waiting.command() or "")
-    return waiting.patch() is not None or (given is not None and _read(given[1], "") is not None)
+    return waiting.patch() is not None or (
+        given is not None and _read(given[1], "") is not None
+    )
 
 
 def may_be_patch(waiting: WaitingCall) -> bool:
@@ -64,7 +70,11 @@ def may_be_patch(waiting: WaitingCall) -> bool:
     if (found := _GIVEN_SOMETHING.search(command)) is None:
         return False
     before = command[: found.start()].rstrip()
-    return not before or before.endswith(("&&", "\\")) or _ASSIGNS.search(before) is not None
+    return (
+        not before
+        or before.endswith(("&&", "\\"))
+        or _ASSIGNS.search(before) is not None
+    )
 
 
 def as_changes(waiting: WaitingCall, within: str | None) -> ToolCall | None:
@@ -89,8 +99,14 @@ def _given(command: str) -> tuple[str, str] | None:
         return None
     *to, quote, mark, text = found.groups()
     lines = text.split("\n")
-    end = next((at for at, line in enumerate(lines) if line.lstrip().startswith(mark)), None)
-    if end is None or lines[end] != mark or any(line.strip() for line in lines[end + 1 :]):
+    end = next(
+        (at for at, line in enumerate(lines) if line.lstrip().startswith(mark)), None
+    )
+    if (
+        end is None
+        or lines[end] != mark
+        or any(line.strip() for line in lines[end + 1 :])
+    ):
         return None
     if not quote and _EXPANDED.search(text) is not None:
         return None
@@ -112,7 +128,9 @@ def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
         if names_file and _BLANK_HERE_ALONE.search(line) is not None:
             return None
         if header is not None:
-            changes.append(_change(folder, head.removeprefix(header), _HEADERS[header]))
+            changes.append(
+                _change(folder, head.removeprefix(header), _HEADERS[header])
+            )
         elif updates and head.startswith(_MOVE) and not changes[-1]["diff"]:
             changes.insert(-1, _change(folder, head.removeprefix(_MOVE), "move"))
         elif not changes:
@@ -124,7 +142,11 @@ def _read(patch: str, folder: str) -> list[dict[str, str]] | None:
 
 
 def _change(folder: str, path: str, kind: str) -> dict[str, str]:
-    return {"path": posixpath.normpath(posixpath.join(folder, path)), "kind": kind, "diff": ""}
+    return {
+        "path": posixpath.normpath(posixpath.join(folder, path)),
+        "kind": kind,
+        "diff": "",
+    }
 
 
 # --- leaving the sandbox --------------------------------------------------------------------------
@@ -153,9 +175,14 @@ def leaves(calls: Sequence[Mapping[str, Any]]) -> bool | None:
     """True if a command that was called with one of these arguments may want more than the sandbox
     gives it. None if its arguments are not known."""
     given = [
-        value for arguments in calls for name, value in arguments.items() if "permission" in name
+        value
+        for arguments in calls
+        for name, value in arguments.items()
+        if "permission" in name
     ]
-    return any(value not in (None, "use_default") for value in given) if calls else None
+    return (
+        any(value not in (None, "use_default") for value in given) if calls else None
+    )
 
 
 def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> Unrun:
@@ -166,7 +193,9 @@ def unrun(asked: CommandApproval | FileApproval, leaves: bool | None) -> Unrun:
     return Unrun.MORE_RIGHTS if leaves else Unrun.ONCE_MORE
 
 
-def why(asked: CommandApproval | FileApproval, leaves: bool | None, confined: bool) -> str:
+def why(
+    asked: CommandApproval | FileApproval, leaves: bool | None, confined: bool
+) -> str:
     """What a person is told with the question."""
     reason = (asked.reason or "")[:REASON_CHARS_MAX]
     if not confined:

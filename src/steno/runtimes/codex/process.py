@@ -108,7 +108,9 @@ class CodexServer:
     """`arrived` is set when there is something to take, or nothing more will come. `opening` is
     what each thread is opened with."""
 
-    def __init__(self, child: Child, patience: Patience, gate: CallGate | None = None) -> None:
+    def __init__(
+        self, child: Child, patience: Patience, gate: CallGate | None = None
+    ) -> None:
         self.arrived = asyncio.Event()
         self.patience = patience
         self.group = child.group
@@ -142,7 +144,9 @@ class CodexServer:
         except OSError as error:
             if gate is not None:
                 gate.close()
-            raise Unstartable(f"{program} cannot be run: {error.strerror or error}") from error
+            raise Unstartable(
+                f"{program} cannot be run: {error.strerror or error}"
+            ) from error
         try:
             await server._greet(version)
             await server._guard(str(command.folder), need)
@@ -151,7 +155,9 @@ class CodexServer:
             if not isinstance(error, CodexError) or isinstance(error, Unguarded):
                 raise
             said = server._child.complaint() if isinstance(error, Silent) else ""
-            raise Unstartable(f"{program} {error}{f': {said}' if said else ''}") from error
+            raise Unstartable(
+                f"{program} {error}{f': {said}' if said else ''}"
+            ) from error
         server._child.forget()
         return server
 
@@ -170,7 +176,9 @@ class CodexServer:
         answer = self._waits[id] = asyncio.get_running_loop().create_future()
         self._room.set()
         try:
-            async with asyncio.timeout(self.patience.answer_s if limit_s is None else limit_s):
+            async with asyncio.timeout(
+                self.patience.answer_s if limit_s is None else limit_s
+            ):
                 await self._send({"id": id, "method": method, "params": params})
                 answered = await answer
         except TimeoutError as error:
@@ -224,9 +232,13 @@ class CodexServer:
     async def _greet(self, version: str) -> None:
         client = {"name": "steno", "title": "steno", "version": version}
         greeting = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
-        answer = await self.ask("initialize", greeting, p.Initialized, self.patience.start_s)
+        answer = await self.ask(
+            "initialize", greeting, p.Initialized, self.patience.start_s
+        )
         if _TRIED.search(answer.user_agent) is None:
-            log().warning("codex is %r; steno was tried with %s", answer.user_agent, p.VERSIONS)
+            log().warning(
+                "codex is %r; steno was tried with %s", answer.user_agent, p.VERSIONS
+            )
         await self._send({"method": "initialized"})
 
     async def _guard(self, folder: str, need: Need) -> None:
@@ -239,7 +251,9 @@ class CodexServer:
             if wrong := listed.wrong():
                 raise Declined(f"cannot read its configuration: {wrong}")
             raise Unguarded("does not run hooks")
-        self.opening = {"config": ALONE | {"hooks.state": silenced(listed) | (trusted or {})}}
+        self.opening = {
+            "config": ALONE | {"hooks.state": silenced(listed) | (trusted or {})}
+        }
 
     async def _send(self, message: dict[str, Any]) -> None:
         try:
@@ -283,7 +297,8 @@ class CodexServer:
         except (msgspec.DecodeError, RecursionError):
             if not self._garbled:
                 log().warning(
-                    "codex wrote a line that is no message, and maybe more of them: %r", line[:200]
+                    "codex wrote a line that is no message, and maybe more of them: %r",
+                    line[:200],
                 )
             self._garbled = True
             return

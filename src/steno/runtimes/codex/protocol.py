@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from steno.models.wire import encode
-from steno.runtimes.codex.items import NOTHING, AgentMessage, Item, Read, UserMessage, item
+from steno.runtimes.codex.items import (
+    NOTHING,
+    AgentMessage,
+    Item,
+    Read,
+    UserMessage,
+    item,
+)
 
 VERSIONS = "0.163 to 0.169"
 """Those that were tried. Another one is used all the same, and a log says so."""
@@ -172,7 +179,11 @@ class CommandOver(Struct, frozen=True):
 
     def said(self) -> str:
         said = msgspec.json.decode(self.response)
-        return said if isinstance(said, str) else bytes(self.response).decode("utf-8", "replace")
+        return (
+            said
+            if isinstance(said, str)
+            else bytes(self.response).decode("utf-8", "replace")
+        )
 
 
 class Quiet(Struct, frozen=True):
@@ -254,7 +265,9 @@ _QUIET = frozenset(
 )
 
 
-_note_decoders = {method: msgspec.json.Decoder(kind) for method, kind in _NOTES.items()}
+_note_decoders = {
+    method: msgspec.json.Decoder(kind) for method, kind in _NOTES.items()
+}
 _item_notes = msgspec.json.Decoder(_ItemNote)
 _command_overs = msgspec.json.Decoder(CommandOver)
 
@@ -349,7 +362,9 @@ class Elicited(Read, frozen=True):
     meta: _ApprovalMeta | None = msgspec.field(default=None, name="_meta")
 
     def approves(self) -> bool:
-        return self.meta is not None and self.meta.codex_approval_kind == "mcp_tool_call"
+        return (
+            self.meta is not None and self.meta.codex_approval_kind == "mcp_tool_call"
+        )
 
 
 class _CommandInput(Struct, frozen=True):
@@ -369,11 +384,19 @@ class WaitingCall(Struct, frozen=True):
 
     def command(self) -> str | None:
         """None if it is no command."""
-        return _command_inputs.decode(self.input).command if self.tool == "Bash" else None
+        return (
+            _command_inputs.decode(self.input).command
+            if self.tool == "Bash"
+            else None
+        )
 
     def patch(self) -> str | None:
         """None if it is no call of codex's own tool for changes."""
-        return _command_inputs.decode(self.input).command if self.tool == "apply_patch" else None
+        return (
+            _command_inputs.decode(self.input).command
+            if self.tool == "apply_patch"
+            else None
+        )
 
 
 class Unserved(Struct, frozen=True):
@@ -382,7 +405,9 @@ class Unserved(Struct, frozen=True):
     method: str
 
 
-Asked = CommandApproval | FileApproval | ToolCallAsked | Elicited | WaitingCall | Unserved
+Asked = (
+    CommandApproval | FileApproval | ToolCallAsked | Elicited | WaitingCall | Unserved
+)
 
 _ASKED: Mapping[str, type[Any]] = {
     "item/commandExecution/requestApproval": CommandApproval,
@@ -397,7 +422,9 @@ class ServerRequest(Struct, frozen=True):
     asked: Asked
 
 
-_asked_decoders = {method: msgspec.json.Decoder(kind) for method, kind in _ASKED.items()}
+_asked_decoders = {
+    method: msgspec.json.Decoder(kind) for method, kind in _ASKED.items()
+}
 _waiting_calls = msgspec.json.Decoder(WaitingCall)
 _command_inputs = msgspec.json.Decoder(_CommandInput)
 
@@ -430,7 +457,10 @@ class RpcError(Struct, frozen=True):
 
     def is_too_long(self) -> bool:
         """True if what was said is longer than codex takes in one message."""
-        return isinstance(self.data, dict) and self.data.get("input_error_code") == INPUT_TOO_LARGE
+        return (
+            isinstance(self.data, dict)
+            and self.data.get("input_error_code") == INPUT_TOO_LARGE
+        )
 
     def is_in_use(self) -> bool:
         """True if another process has the thread open. Codex has no code for this, so its own
@@ -525,7 +555,9 @@ class ItemsListed(Read, frozen=True):
         """The ids that came with what was said."""
         items = (item(listed.item) for listed in self.data)
         return frozenset(
-            one.client_id for one in items if isinstance(one, UserMessage) and one.client_id
+            one.client_id
+            for one in items
+            if isinstance(one, UserMessage) and one.client_id
         )
 
     def answer(self) -> str:
@@ -559,4 +591,6 @@ class HooksListed(Read, frozen=True):
 
     def wrong(self) -> str:
         """Why codex knows of none, if it says so."""
-        return next((error.message for folder in self.data for error in folder.errors), "")
+        return next(
+            (error.message for folder in self.data for error in folder.errors), ""
+        )

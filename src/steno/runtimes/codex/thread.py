@@ -38,7 +38,15 @@ from msgspec import Struct
 
 from steno.engine.request import Request
 from steno.journal.facts import InputAdmitted, ThreadBound, ToolSpec
-from steno.journal.history import Answered, Closed, Entry, Noted, Said, Settled, Summarised
+from steno.journal.history import (
+    Answered,
+    Closed,
+    Entry,
+    Noted,
+    Said,
+    Settled,
+    Summarised,
+)
 from steno.journal.parts import (
     File,
     Hash,
@@ -67,7 +75,14 @@ from steno.models.wire import schema
 from steno.runtimes.codex import RUNTIME
 from steno.runtimes.codex import protocol as p
 from steno.runtimes.codex.policy import is_confined
-from steno.runtimes.codex.process import CodexServer, Declined, InUse, ThreadBusy, ThreadLost, log
+from steno.runtimes.codex.process import (
+    CodexServer,
+    Declined,
+    InUse,
+    ThreadBusy,
+    ThreadLost,
+    log,
+)
 from steno.session.lease import HeldSession
 from steno.store.protocol import Store
 
@@ -125,8 +140,12 @@ class CodexThread(Struct):
 def client_id(session: str, said: Said) -> str:
     """The id that an input has in codex's thread. In a copy of a session, or in a store that was
     restored, another input can have the same seq: so the id also tells what was said."""
-    hashes = "".join(part.hash for part in said.parts if isinstance(part, Image | File))
-    digest = sha256((text_of(said.parts) + hashes).encode("utf-8", "surrogatepass")).hexdigest()
+    hashes = "".join(
+        part.hash for part in said.parts if isinstance(part, Image | File)
+    )
+    digest = sha256(
+        (text_of(said.parts) + hashes).encode("utf-8", "surrogatepass")
+    ).hexdigest()
     return f"steno/{session}/{said.seq}/{digest[:12]}"
 
 
@@ -173,7 +192,9 @@ async def open_thread(
             if thread is not None:
                 return thread
     thread = await _begun(server, shape, told(entries, payloads))
-    thread.known = {client_id(held.id, entry) for entry in entries if isinstance(entry, Said)}
+    thread.known = {
+        client_id(held.id, entry) for entry in entries if isinstance(entry, Said)
+    }
     await held.record(ThreadBound(RUNTIME, thread.id))
     return thread
 
@@ -196,7 +217,9 @@ async def _gone_on_with(
         raise ThreadLost(why)
     if _takes(unsaid(entries, thread, held.id), payloads):
         return thread
-    log().warning("codex lost more inputs than fit one message; a new thread is told everything")
+    log().warning(
+        "codex lost more inputs than fit one message; a new thread is told everything"
+    )
     return None
 
 
@@ -218,21 +241,33 @@ async def _resumed(
             opened = await server.ask("thread/resume", asked, p.ThreadOpened)
         except InUse as error:
             if time.monotonic() > deadline_s:
-                raise ThreadBusy(f"says that another program has thread {id} open") from error
+                raise ThreadBusy(
+                    f"says that another program has thread {id} open"
+                ) from error
             await asyncio.sleep(_LOOK_AGAIN_S)
-    thread = CodexThread(opened.thread.id, opened.model, set(), path=opened.thread.path or "")
+    thread = CodexThread(
+        opened.thread.id, opened.model, set(), path=opened.thread.path or ""
+    )
     await _read(server, thread, answered)
     return thread
 
 
-async def _read(server: CodexServer, thread: CodexThread, answered: frozenset[str]) -> None:
+async def _read(
+    server: CodexServer, thread: CodexThread, answered: frozenset[str]
+) -> None:
     """Take in the ids of what was said last in a thread, back to an input that was answered; and
     its last answer."""
-    listing: dict[str, Any] = {"threadId": thread.id, "limit": LISTED_MAX, "sortDirection": "desc"}
+    listing: dict[str, Any] = {
+        "threadId": thread.id,
+        "limit": LISTED_MAX,
+        "sortDirection": "desc",
+    }
     thread.empty = True
     for _ in range(0, KNOWN_MAX, LISTED_MAX):
         listed = await server.ask("thread/items/list", listing, p.ItemsListed)
-        thread.known |= {id for message in listed.said() for id in client_ids(message)}
+        thread.known |= {
+            id for message in listed.said() for id in client_ids(message)
+        }
         thread.answered = thread.answered or listed.answer()
         thread.empty = thread.empty and not listed.data
         if listed.next_cursor is None or not thread.known.isdisjoint(answered):
@@ -248,11 +283,21 @@ async def _look_closer(
     that steered, which for us is still pending, and one that a later turn took up and answered."""
     last, entries = held.state.last_turn, held.history.entries()
     missed = _missed(thread, held)
-    if last is None or (last.ending.outcome == "done" and not missed) or not thread.path:
+    if (
+        last is None
+        or (last.ending.outcome == "done" and not missed)
+        or not thread.path
+    ):
         return
-    messages = await asyncio.to_thread(unlisted, thread.path, answered(entries, held.id))
-    waiting = [said for said in pending(held) if client_id(held.id, said) not in thread.known]
-    for said in told_in(messages, [*missed, *unsaid(entries, thread, held.id), *waiting], payloads):
+    messages = await asyncio.to_thread(
+        unlisted, thread.path, answered(entries, held.id)
+    )
+    waiting = [
+        said for said in pending(held) if client_id(held.id, said) not in thread.known
+    ]
+    for said in told_in(
+        messages, [*missed, *unsaid(entries, thread, held.id), *waiting], payloads
+    ):
         thread.known.add(client_id(held.id, said))
 
 
@@ -260,7 +305,11 @@ def _missed(thread: CodexThread, held: HeldSession) -> list[Said]:
     """The last input that was both said and answered since the thread was bound, if it does not
     list that."""
     said = said_since(held.history.entries(), held.state.bound[RUNTIME])[-1:]
-    return [one for one in said if thread.seen and client_id(held.id, one) not in thread.known]
+    return [
+        one
+        for one in said
+        if thread.seen and client_id(held.id, one) not in thread.known
+    ]
 
 
 def pending(held: HeldSession) -> list[Said]:
@@ -288,13 +337,17 @@ async def _knows_more(thread: CodexThread, store: Store, held: HeldSession) -> b
         if (seq := seq_in(id, held.id)) is None:
             continue
         facts = [one.fact for one in await store.read(held.id, seq - 1, 1)]
-        inputs = (Said(seq, one.parts) for one in facts if isinstance(one, InputAdmitted))
+        inputs = (
+            Said(seq, one.parts) for one in facts if isinstance(one, InputAdmitted)
+        )
         if not any(id == client_id(held.id, said) for said in inputs):
             return True
     return False
 
 
-async def _begun(server: CodexServer, shape: Shape, items: list[dict[str, Any]]) -> CodexThread:
+async def _begun(
+    server: CodexServer, shape: Shape, items: list[dict[str, Any]]
+) -> CodexThread:
     tools = [
         {
             "type": "function",
@@ -304,7 +357,11 @@ async def _begun(server: CodexServer, shape: Shape, items: list[dict[str, Any]])
         }
         for tool in shape.tools
     ]
-    asked: dict[str, Any] = {"cwd": shape.folder, "dynamicTools": tools, **_policy(shape)}
+    asked: dict[str, Any] = {
+        "cwd": shape.folder,
+        "dynamicTools": tools,
+        **_policy(shape),
+    }
     if shape.instructions:
         asked["developerInstructions"] = shape.instructions
     opened = await server.ask("thread/start", asked | server.opening, p.ThreadOpened)
@@ -321,7 +378,11 @@ def _policy(shape: Shape) -> dict[str, Any]:
     asks only about what is to leave the sandbox, and the gate stands before everything. We
     answer."""
     policy = "on-request" if is_confined(shape.sandbox) else "untrusted"
-    asked = {"approvalPolicy": policy, "approvalsReviewer": "user", "sandbox": shape.sandbox}
+    asked = {
+        "approvalPolicy": policy,
+        "approvalsReviewer": "user",
+        "sandbox": shape.sandbox,
+    }
     return asked | ({"model": shape.model} if shape.model else {})
 
 
@@ -336,21 +397,35 @@ def before(entries: Sequence[Entry], inputs: Sequence[Seq]) -> list[Entry]:
     return list(entries[:end])
 
 
-def told(entries: Sequence[Entry], payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
+def told(
+    entries: Sequence[Entry], payloads: Mapping[Hash, bytes]
+) -> list[dict[str, Any]]:
     """Entries as items of a thread."""
-    lasting = conversation(Request("", "", (), tuple(entries), ""), payloads, "", CALL_ID).lasting
+    lasting = conversation(
+        Request("", "", (), tuple(entries), ""), payloads, "", CALL_ID
+    ).lasting
     items: list[dict[str, Any]] = []
     for message in lasting:
         match message:
             case Plain(speaker="user"):
-                items.append(_message("user", [{"type": "input_text", "text": message.text}]))
+                items.append(
+                    _message("user", [{"type": "input_text", "text": message.text}])
+                )
             case Plain():
-                items.append(_message("assistant", [{"type": "output_text", "text": message.text}]))
+                items.append(
+                    _message(
+                        "assistant", [{"type": "output_text", "text": message.text}]
+                    )
+                )
             case FromUser():
-                items.append(_message("user", [_block(block) for block in message.shown]))
+                items.append(
+                    _message("user", [_block(block) for block in message.shown])
+                )
             case FromModel():
                 items += [
-                    _answered(block) for block in message.blocks if not isinstance(block, Thought)
+                    _answered(block)
+                    for block in message.blocks
+                    if not isinstance(block, Thought)
                 ]
             case FromTools():
                 items += [
@@ -373,7 +448,10 @@ def _message(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
 def _block(block: Any) -> dict[str, Any]:
     if isinstance(block, Words):
         return {"type": "input_text", "text": block.text}
-    return {"type": "input_image", "image_url": f"data:{block.media_type};base64,{block.base64}"}
+    return {
+        "type": "input_image",
+        "image_url": f"data:{block.media_type};base64,{block.base64}",
+    }
 
 
 def _answered(block: Any) -> dict[str, Any]:
@@ -387,7 +465,9 @@ def _answered(block: Any) -> dict[str, Any]:
     }
 
 
-def said_to(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[dict[str, Any]]:
+def said_to(
+    inputs: Sequence[Said], payloads: Mapping[Hash, bytes]
+) -> list[dict[str, Any]]:
     """Inputs as codex takes them in one message, and where each but the first begins."""
     items: list[dict[str, Any]] = []
     for message in conversation(
@@ -397,7 +477,10 @@ def said_to(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> list[dict
         items += [
             {"type": "text", "text": block.text}
             if isinstance(block, Words)
-            else {"type": "image", "url": f"data:{block.media_type};base64,{block.base64}"}
+            else {
+                "type": "image",
+                "url": f"data:{block.media_type};base64,{block.base64}",
+            }
             for block in _shown(message)
         ]
     return items
@@ -420,7 +503,10 @@ def _takes(inputs: Sequence[Said], payloads: Mapping[Hash, bytes]) -> bool:
     is sent."""
     if len(inputs) < 2:
         return True
-    return sum(len(item.get("text", "")) for item in said_to(inputs, payloads)) <= SAID_CHARS_MAX
+    return (
+        sum(len(item.get("text", "")) for item in said_to(inputs, payloads))
+        <= SAID_CHARS_MAX
+    )
 
 
 def _before_last_answer(entries: Sequence[Entry]) -> list[Said]:
@@ -457,7 +543,9 @@ def unsaid(entries: Sequence[Entry], thread: CodexThread, session: str) -> list[
 
 
 def told_in(
-    messages: Sequence[list[str]], inputs: Sequence[Said], payloads: Mapping[Hash, bytes]
+    messages: Sequence[list[str]],
+    inputs: Sequence[Said],
+    payloads: Mapping[Hash, bytes],
 ) -> list[Said]:
     """Those of the inputs that these messages say, alone or several together. They come in the same
     order."""
@@ -465,7 +553,11 @@ def told_in(
     left = list(inputs)
     for texts in messages:
         for end in range(len(left), 0, -1):
-            if texts == [item["text"] for item in said_to(left[:end], payloads) if "text" in item]:
+            if texts == [
+                item["text"]
+                for item in said_to(left[:end], payloads)
+                if "text" in item
+            ]:
                 found, left = found + left[:end], left[end:]
                 break
     return found
@@ -473,7 +565,11 @@ def told_in(
 
 def context(note: str) -> dict[str, Any]:
     """What goes with an input in the same request."""
-    return {"additionalContext": {"steno": {"value": note, "kind": "application"}}} if note else {}
+    return (
+        {"additionalContext": {"steno": {"value": note, "kind": "application"}}}
+        if note
+        else {}
+    )
 
 
 def cut_note(shown: str) -> str:
@@ -490,20 +586,28 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
     killed before the end of. A command that it left running at the end of a turn ended with the
     process that it resumes."""
     lines: list[str] = []
-    end = max((at for at, one in enumerate(entries, start=1) if _is_whole(one)), default=0)
-    whole = next((text_of(one.parts) for one in reversed(entries) if _is_whole(one)), "")
+    end = max(
+        (at for at, one in enumerate(entries, start=1) if _is_whole(one)), default=0
+    )
+    whole = next(
+        (text_of(one.parts) for one in reversed(entries) if _is_whole(one)), ""
+    )
     kept = "" if answered == whole else answered
     for entry in reversed(entries[end:]):
         match entry:
             case Answered(parts=parts) if kept and kept.startswith(text_of(parts)):
                 shown = len(text_of(parts))
                 if shown < len(kept):
-                    lines.append(f"Of your last message the user was shown {shown} characters.")
+                    lines.append(
+                        f"Of your last message the user was shown {shown} characters."
+                    )
                 kept = ""
             case Answered(parts=parts):
                 if text := text_of(parts)[-LOST_CHARS_MAX:]:
                     ended = wording.ending(entry.ended)
-                    lines.append(f"You had said, and the user was shown:\n{text}\n{ended}")
+                    lines.append(
+                        f"You had said, and the user was shown:\n{text}\n{ended}"
+                    )
             case Settled(outcome=Interrupted() | Unknown()):
                 lines.append(_lost_call(entry))
             case Closed():
@@ -516,12 +620,21 @@ def lost_note(entries: Sequence[Entry], turn: Seq, answered: str = "") -> str:
     return "\n\n".join(filter(None, (*beside, *reversed(lines))))
 
 
-def _lost_beside(entries: Sequence[Entry], end: int, turn: Seq, resumed: bool) -> list[str]:
+def _lost_beside(
+    entries: Sequence[Entry], end: int, turn: Seq, resumed: bool
+) -> list[str]:
     """Calls that ran beside the last whole answer, which ends there, and were cut off with its
     turn; or while that waited for a person, and still does; or that it left running."""
-    closed = next((entry for entry in entries[end:] if isinstance(entry, Closed)), None)
-    since, lost = (turn, Unknown) if closed is None else (closed.seq, Interrupted | Unknown)
-    said = max((at for at, entry in enumerate(entries[:end]) if isinstance(entry, Said)), default=0)
+    closed = next(
+        (entry for entry in entries[end:] if isinstance(entry, Closed)), None
+    )
+    since, lost = (
+        (turn, Unknown) if closed is None else (closed.seq, Interrupted | Unknown)
+    )
+    said = max(
+        (at for at, entry in enumerate(entries[:end]) if isinstance(entry, Said)),
+        default=0,
+    )
     return [
         _lost_call(call)
         for at, call in enumerate(entries[:end])
@@ -574,7 +687,9 @@ def unlisted(path: str, answered: frozenset[str]) -> list[list[str]]:
 def folder_asked(path: str | None, call: str) -> str | None:
     """The folder in which a command is to run, as its model asked for; "" if it did not. None if
     that is not known."""
-    folders = {str(arguments.get("workdir") or "") for arguments in arguments_of(path, call)}
+    folders = {
+        str(arguments.get("workdir") or "") for arguments in arguments_of(path, call)
+    }
     return folders.pop() if len(folders) == 1 else None
 
 
@@ -591,7 +706,11 @@ def arguments_of(path: str | None, call: str) -> list[dict[str, Any]]:
                 case {"type": "event_msg", "payload": {"type": "task_started"}}:
                     break
                 case {
-                    "payload": {"type": "function_call", "call_id": id, "arguments": str(arguments)}
+                    "payload": {
+                        "type": "function_call",
+                        "call_id": id,
+                        "arguments": str(arguments),
+                    }
                 } if id == call:
                     found.append(_arguments.decode(arguments))
         except (msgspec.DecodeError, RecursionError):
@@ -619,12 +738,26 @@ def _message_in(line: bytes) -> str | list[str] | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     match entry:
-        case {"payload": {"type": "item_completed", "item": {"type": "UserMessage", **item}}}:
+        case {
+            "payload": {
+                "type": "item_completed",
+                "item": {"type": "UserMessage", **item},
+            }
+        }:
             return str(item.get("client_id") or "")
-        case {"payload": {"type": "message", "role": "user", "content": [*blocks], **rest}} if (
-            _is_said(rest)
-        ):
-            return [str(one["text"]) for one in blocks if isinstance(one, dict) and "text" in one]
+        case {
+            "payload": {
+                "type": "message",
+                "role": "user",
+                "content": [*blocks],
+                **rest,
+            }
+        } if _is_said(rest):
+            return [
+                str(one["text"])
+                for one in blocks
+                if isinstance(one, dict) and "text" in one
+            ]
         case _:
             return None
 

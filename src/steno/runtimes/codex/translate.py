@@ -42,9 +42,13 @@ def call_of(item: i.CallItem) -> ToolCall:
         case i.CommandExecution():
             return command_call(item.id, plain_command(item.command))
         case i.FileChange():
-            return patch_call(item.id, [change for one in item.changes for change in _changes(one)])
+            return patch_call(
+                item.id, [change for one in item.changes for change in _changes(one)]
+            )
         case i.McpToolCall():
-            return ToolCall(item.id, f"{item.server}__{item.tool}", _object(item.arguments))
+            return ToolCall(
+                item.id, f"{item.server}__{item.tool}", _object(item.arguments)
+            )
         case i.DynamicToolCall():
             return ToolCall(item.id, item.tool, _object(item.arguments))
         case i.WebSearch():
@@ -72,20 +76,26 @@ def typed_in(asked: CommandApproval) -> str | None:
         words = shlex.split(asked.command or "")
     except ValueError:
         return None
-    return words[3] if len(words) == 4 and words[:2] == [TYPE, "--session-id"] else None
+    return (
+        words[3] if len(words) == 4 and words[:2] == [TYPE, "--session-id"] else None
+    )
 
 
 def waiting_call(waiting: WaitingCall) -> ToolCall:
     if (command := waiting.command()) is not None:
         return command_call(waiting.call, command)
-    return ToolCall(waiting.call, waiting.tool.removeprefix("mcp__"), _object(waiting.input))
+    return ToolCall(
+        waiting.call, waiting.tool.removeprefix("mcp__"), _object(waiting.input)
+    )
 
 
 def same_call(waited: ToolCall, told: ToolCall) -> bool:
     """True if codex runs what waited at the gate: another hook can change a call on the way."""
     if waited.name == told.name == PATCH:
         return _places(waited) == _places(told)
-    return waited.name == told.name and json.loads(waited.arguments) == json.loads(told.arguments)
+    return waited.name == told.name and json.loads(waited.arguments) == json.loads(
+        told.arguments
+    )
 
 
 def outcome_of(item: i.CallItem, collected: str) -> Outcome:
@@ -94,7 +104,11 @@ def outcome_of(item: i.CallItem, collected: str) -> Outcome:
         case i.CommandExecution(status="declined") | i.FileChange(status="declined"):
             return Refused(DECLINED)
         case i.CommandExecution():
-            said = collected if item.aggregated_output is None else item.aggregated_output
+            said = (
+                collected
+                if item.aggregated_output is None
+                else item.aggregated_output
+            )
             if item.status == "completed" and not item.exit_code:
                 return Returned(_text(said))
             line = "" if item.exit_code is None else f"[exit status {item.exit_code}]"
@@ -103,13 +117,21 @@ def outcome_of(item: i.CallItem, collected: str) -> Outcome:
         case i.FileChange():
             changed = "\n".join(f"{one.kind.type} {one.path}" for one in item.changes)
             said = f"{collected}{changed}"
-            return Returned(_text(said)) if item.status == "completed" else Failed(_text(said))
+            return (
+                Returned(_text(said))
+                if item.status == "completed"
+                else Failed(_text(said))
+            )
         case i.McpToolCall():
             content = () if item.result is None else item.result.content
-            said = "\n".join(one.text or f"[{one.type}, not shown]" for one in content)
+            said = "\n".join(
+                one.text or f"[{one.type}, not shown]" for one in content
+            )
             if item.status == "completed":
                 return Returned(_text(said))
-            return Failed(_text(said or ("" if item.error is None else item.error.message)))
+            return Failed(
+                _text(said or ("" if item.error is None else item.error.message))
+            )
         case i.WebSearch():
             return Returned(_text(bytes(item.action).decode("utf-8", "replace")))
         case i.OtherCall():
@@ -122,12 +144,17 @@ def of_the_sandbox(outcome: Outcome) -> bool:
     """True if it failed because codex's sandbox could not be built: bubblewrap or codex says so in
     place of the command. Only a log depends on it."""
     said = text_of(outcome.parts) if isinstance(outcome, Failed) else ""
-    return said.startswith("bwrap: ") or "spawn codex-linux-sandbox" in said.partition("\n")[0]
+    return (
+        said.startswith("bwrap: ")
+        or "spawn codex-linux-sandbox" in said.partition("\n")[0]
+    )
 
 
 def told_of(outcome: Outcome) -> str:
     """What codex is told of the outcome of one of our tools."""
-    said = "\n".join(part.text for part in outcome_parts(outcome) if isinstance(part, Text))
+    said = "\n".join(
+        part.text for part in outcome_parts(outcome) if isinstance(part, Text)
+    )
     return "\n".join(filter(None, (said, words.verdict(outcome)))) or words.NO_OUTPUT
 
 
@@ -150,7 +177,11 @@ def cause_of(failure: Failure) -> str:
     """Our word for what went wrong. Codex has no code for a stream that breaks off on some ways, so
     there its message is read."""
     info = msgspec.json.decode(failure.codex_error_info)
-    name, more = next(iter(info.items()), ("", None)) if isinstance(info, dict) else (info, None)
+    name, more = (
+        next(iter(info.items()), ("", None))
+        if isinstance(info, dict)
+        else (info, None)
+    )
     status = more.get("httpStatusCode") if isinstance(more, dict) else None
     if isinstance(status, int) and status >= 400:
         return _BY_STATUS.get(status, "refused" if status < 500 else "server_error")
@@ -191,13 +222,18 @@ def _changes(change: i.Change) -> list[dict[str, str]]:
         if change.kind.move_path is None
         else [{"path": change.kind.move_path, "kind": "move", "diff": ""}]
     )
-    return [{"path": change.path, "kind": change.kind.type, "diff": change.diff}, *moved]
+    return [
+        {"path": change.path, "kind": change.kind.type, "diff": change.diff},
+        *moved,
+    ]
 
 
 def _places(patch: ToolCall) -> set[tuple[str, str]]:
     """What a patch does where. The gate and codex's items write the change itself differently."""
     changes = json.loads(patch.arguments).get("changes", ())
-    return {(posixpath.normpath(change["path"]), change["kind"]) for change in changes}
+    return {
+        (posixpath.normpath(change["path"]), change["kind"]) for change in changes
+    }
 
 
 def _text(text: str) -> tuple[Content, ...]:

@@ -48,7 +48,14 @@ from steno.runtimes.codex import translate as t
 from steno.runtimes.codex.calls import OutputBounds
 from steno.runtimes.codex.items import UserMessage
 from steno.runtimes.codex.mapping import TurnMap
-from steno.runtimes.codex.process import CodexError, CodexServer, Gone, Message, Patience, log
+from steno.runtimes.codex.process import (
+    CodexError,
+    CodexServer,
+    Gone,
+    Message,
+    Patience,
+    log,
+)
 from steno.runtimes.codex.thread import (
     CodexThread,
     arguments_of,
@@ -204,7 +211,9 @@ class CodexTurn:
             if only_waits(self._held.state.turn):
                 log().info("codex %s; the question that it asked stands", error)
                 return "left"
-            return await self._do(self._map.close("failed", "codex", f"codex {error}"))
+            return await self._do(
+                self._map.close("failed", "codex", f"codex {error}")
+            )
         news, self._news = self._news, []
         if (ending := await self._take_in(messages)) is not None:
             return ending
@@ -243,7 +252,11 @@ class CodexTurn:
         """A turn that we stopped for its budget failed of that, unless a person stopped it
         first."""
         turn = self._held.state.turn
-        if ending == "left" or ending.status != "interrupted" or self._held.letting_go():
+        if (
+            ending == "left"
+            or ending.status != "interrupted"
+            or self._held.letting_go()
+        ):
             return ending
         if not self._spent or turn is None or turn.interrupted is not None:
             return ending
@@ -251,7 +264,9 @@ class CodexTurn:
 
     def _doubt_login(self, messages: list[Message]) -> None:
         """Codex tries again for long, or without end, also where a login is missing."""
-        errors = (one for one in messages if isinstance(one, p.ErrorNote) and one.will_retry)
+        errors = (
+            one for one in messages if isinstance(one, p.ErrorNote) and one.will_retry
+        )
         again = next(errors, None)
         if again is not None and not self._doubted:
             self._doubted = True
@@ -348,7 +363,10 @@ class CodexTurn:
         try:
             await self._server.ask("turn/steer", asked, dict)
         except CodexError as error:
-            log().info("an input could not be sent and waits for the next turn: codex %s", error)
+            log().info(
+                "an input could not be sent and waits for the next turn: codex %s",
+                error,
+            )
 
     # --- what codex asks of us
 
@@ -369,7 +387,8 @@ class CodexTurn:
                 self._server.reply(id, {"action": action, "content": {}})
             case p.Elicited(server_name=name):
                 log().warning(
-                    "the MCP server %s of codex asks for something, which steno does not do", name
+                    "the MCP server %s of codex asks for something, which steno does not do",
+                    name,
                 )
                 self._server.reply(id, {"action": "decline"})
             case p.Unserved(method=method):
@@ -391,7 +410,11 @@ class CodexTurn:
         id = self._map.call_of(call.id)
         if twin:
             self._tell(_Decided(request, id, TWIN))
-        elif confined and policy.may_be_patch(waiting) and not edits_in(call.name, call.arguments):
+        elif (
+            confined
+            and policy.may_be_patch(waiting)
+            and not edits_in(call.name, call.arguments)
+        ):
             self._tell(_Decided(request, id, UNREADABLE))
         else:
             self._spawn(self._permitted(request, id))
@@ -404,7 +427,9 @@ class CodexTurn:
         if isinstance(asked, p.CommandApproval) and self._map.let_through(item):
             arguments = await asyncio.to_thread(arguments_of, self._thread.path, item)
             leaves = policy.leaves(arguments)
-        if self._map.answered(item, asked.reason is not None, confined and leaves is not False):
+        if self._map.answered(
+            item, asked.reason is not None, confined and leaves is not False
+        ):
             self._server.decide(request)
             return
         await self._do(self._map.asked(item, policy.unrun(asked, leaves)))
@@ -417,10 +442,15 @@ class CodexTurn:
         is decided."""
         text = t.typed_in(asked)
         if text is None or not asked.approval_id:
-            log().warning("codex asks to type something that steno cannot read: %s", asked.command)
+            log().warning(
+                "codex asks to type something that steno cannot read: %s",
+                asked.command,
+            )
             self._server.decide(request, UNKNOWN_CALL.reason)
             return
-        call = t.typing_call(asked.approval_id, self._map.call_of(asked.item_id), text)
+        call = t.typing_call(
+            asked.approval_id, self._map.call_of(asked.item_id), text
+        )
         await self._do(self._map.held(call))
         why = (asked.reason or "")[: policy.REASON_CHARS_MAX]
         id, confined = self._map.call_of(call.id), self._context.is_confined()
@@ -433,7 +463,9 @@ class CodexTurn:
             self._tell(_Decided(request, call, UNKNOWN_CALL))
             return
         edits = edits_in(open_call.call.name, open_call.call.arguments)
-        permission = await self._calls.permission(open_call, "ask", edits, why, leaves)
+        permission = await self._calls.permission(
+            open_call, "ask", edits, why, leaves
+        )
         self._tell(_Decided(request, call, permission))
 
     async def _called(self, request: int | str, call: str) -> None:
@@ -441,8 +473,12 @@ class CodexTurn:
         async with self._locks[call]:
             if (open_call := self._open_call(call)) is not None:
                 await self._calls.run((open_call,))
-        settled = () if self._held.state.turn is None else self._held.state.turn.settled
-        outcome = next((fact.outcome for fact in reversed(settled) if fact.call == call), None)
+        settled = (
+            () if self._held.state.turn is None else self._held.state.turn.settled
+        )
+        outcome = next(
+            (fact.outcome for fact in reversed(settled) if fact.call == call), None
+        )
         self._tell(_Ran(request, call, outcome))
 
     def _open_call(self, call: str) -> OpenCall | None:
@@ -474,7 +510,10 @@ class CodexTurn:
         """The outcome of one of our tools, as codex is told it."""
         text = t.told_of(await self._context.excerpts.of_outcome(outcome))
         success = not isinstance(outcome, Refused) and not wording.verdict(outcome)
-        return {"success": success, "contentItems": [{"type": "inputText", "text": text}]}
+        return {
+            "success": success,
+            "contentItems": [{"type": "inputText", "text": text}],
+        }
 
     # --- what is stored
 
@@ -488,7 +527,9 @@ class CodexTurn:
         """Codex lets commands run on when their turn was interrupted. They are ended; what they
         still say is kept, as late. When we let go, we end codex, and they end with it."""
         turn = self._held.state.turn
-        ran = turn is not None and any(seq > turn.seq for seq in self._thread.ran.values())
+        ran = turn is not None and any(
+            seq > turn.seq for seq in self._thread.ran.values()
+        )
         if end.status != "interrupted" or not ran or self._held.letting_go():
             return
         cleaned = "thread/backgroundTerminals/clean", {"threadId": self._thread.id}
@@ -498,9 +539,14 @@ class CodexTurn:
             log().info("codex %s", error)
         await asyncio.sleep(LATE_S)
         with contextlib.suppress(Gone):
-            late = [one for one in self._server.take() if isinstance(one, p.OutputDelta)]
+            late = [
+                one for one in self._server.take() if isinstance(one, p.OutputDelta)
+            ]
             await self._recorder.do(
-                [e.KeepLate(self._map.call_of(one.item_id), one.delta) for one in late]
+                [
+                    e.KeepLate(self._map.call_of(one.item_id), one.delta)
+                    for one in late
+                ]
             )
 
 
@@ -522,7 +568,9 @@ class Recorder:
         together = e.joined(effects)
         for at, effect in enumerate(together):
             if isinstance(effect, e.AsFact):
-                if any(_is_about(fact, getattr(effect, "call", None)) for fact in facts):
+                if any(
+                    _is_about(fact, getattr(effect, "call", None)) for fact in facts
+                ):
                     await self._store(facts)
                 facts += await self._facts(effect)
                 continue
@@ -538,7 +586,11 @@ class Recorder:
                 case e.LogUnknown(method=method):
                     log_unknown(method)
                 case e.EndTurn():
-                    late = [one for one in together[at + 1 :] if isinstance(one, e.KeepLate)]
+                    late = [
+                        one
+                        for one in together[at + 1 :]
+                        if isinstance(one, e.KeepLate)
+                    ]
                     await self.do([*late])
                     return effect
                 case unreachable:
@@ -591,7 +643,9 @@ class Recorder:
 
     def _sealed(self, effect: e.SealStep) -> list[TurnFact]:
         step = self._last_step = self._close_step()
-        sealed = StepSealed(step, effect.parts, effect.ended, effect.usage, effect.shown)
+        sealed = StepSealed(
+            step, effect.parts, effect.ended, effect.usage, effect.shown
+        )
         if effect.started is None:
             return [sealed]
         self._notice(effect.parts[-1])
@@ -610,7 +664,10 @@ class Recorder:
         """To codex, a sandbox that cannot be built is a command that failed."""
         if not self._advised and t.of_the_sandbox(outcome):
             self._advised = True
-            log().warning("codex's sandbox does not work here, so its commands fail; %s", t.SANDBOX)
+            log().warning(
+                "codex's sandbox does not work here, so its commands fail; %s",
+                t.SANDBOX,
+            )
 
     def _open_call(self, call: str) -> OpenCall:
         """What is stored of a call without an outcome."""
@@ -632,7 +689,9 @@ class Recorder:
 def _is_about(fact: TurnFact, call: str | None) -> bool:
     """True if a fact must be stored before what follows for this call."""
     if isinstance(fact, StepSealed):
-        return any(isinstance(part, ToolCall) and part.id == call for part in fact.parts)
+        return any(
+            isinstance(part, ToolCall) and part.id == call for part in fact.parts
+        )
     return isinstance(fact, ToolStarted | ToolSettled) and fact.call == call
 
 
@@ -647,7 +706,9 @@ def log_unknown(method: str) -> None:
 
 def waits(turn: OpenTurn | None) -> bool:
     """True if a person was asked about something."""
-    return turn is not None and any(c.asked and not c.started for c in turn.calls.values())
+    return turn is not None and any(
+        c.asked and not c.started for c in turn.calls.values()
+    )
 
 
 def only_waits(turn: OpenTurn | None) -> bool:
@@ -665,4 +726,8 @@ def budget_reached(state: State, limits: Limits, spent: Spent) -> str:
         return ""
     action = next_action(state, limits, spent=spent)
     ended = action.facts[-1] if isinstance(action, Finish) else None
-    return ended.detail if isinstance(ended, TurnEnded) and ended.cause == "budget" else ""
+    return (
+        ended.detail
+        if isinstance(ended, TurnEnded) and ended.cause == "budget"
+        else ""
+    )

@@ -114,11 +114,19 @@ class _Reader:
 
     def _row(self, n: int | None) -> SessionRow | None:
         row = None if n is None else self._place.rows.get(n)
-        return None if row is None else replace(row, head=self._place.heads.get(row.n, row.base))
+        return (
+            None
+            if row is None
+            else replace(row, head=self._place.heads.get(row.n, row.base))
+        )
 
     def _rows(self, mark: Mark | None) -> list[SessionRow]:
         rows = (self._row(n) for n in self._place.rows)
-        return [row for row in rows if row is not None and (mark is None or mark in row.marks)]
+        return [
+            row
+            for row in rows
+            if row is not None and (mark is None or mark in row.marks)
+        ]
 
     def session(self, of: str | int) -> SessionRow | None:
         return self._row(of if isinstance(of, int) else self._place.ids.get(of))
@@ -127,15 +135,29 @@ class _Reader:
         return [row for row in self._rows(None) if row.parent == n]
 
     def bound(self, name: str) -> str | None:
-        return next((row.id for row in self._place.rows.values() if row.name == name), None)
+        return next(
+            (row.id for row in self._place.rows.values() if row.name == name), None
+        )
 
     def named(self, prefix: str, after: str, limit: int) -> list[str]:
-        named = [(row.name, row.id) for row in self._place.rows.values() if row.name is not None]
-        found = sorted(one for one in named if one[0].startswith(prefix) and one[0] > after)
+        named = [
+            (row.name, row.id)
+            for row in self._place.rows.values()
+            if row.name is not None
+        ]
+        found = sorted(
+            one for one in named if one[0].startswith(prefix) and one[0] > after
+        )
         return [id for _, id in found[:limit]]
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         found: list[Record] = []
         for seq in range(after + 1, upto + 1):
@@ -148,7 +170,9 @@ class _Reader:
                 found.append(Record(seq, stored[0], codec.decode(stored[1])))
         return found
 
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
         found: dict[tuple[str, Seq], Record] = {}
         for id, seqs in places.items():
             n = self._place.ids.get(id, 0)
@@ -169,7 +193,9 @@ class _Reader:
 
     def streaming(self) -> list[str]:
         numbers = dict.fromkeys(n for n, _ in self._place.drafts)
-        return [row.id for n in numbers if (row := self._place.rows.get(n)) is not None]
+        return [
+            row.id for n in numbers if (row := self._place.rows.get(n)) is not None
+        ]
 
     def key(self, source: str, key: str) -> KeyRow | None:
         n, seq, count = self._place.keys.get((source, key), (0, 0, 0))
@@ -191,7 +217,9 @@ class _Reader:
         self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
     ) -> Iterator[SessionRow]:
         if before is None:
-            rows = sorted((r for r in self._rows(mark) if r.n > after), key=lambda row: row.n)
+            rows = sorted(
+                (r for r in self._rows(mark) if r.n > after), key=lambda row: row.n
+            )
         else:
             rows = [row for row in self._rows(mark) if row.touched < before]
             rows.sort(key=lambda row: row.touched, reverse=True)
@@ -220,7 +248,9 @@ class _Reader:
                 found.append(self._change(place, n, kind, seq))
         return found
 
-    def _change(self, place: int, n: int, kind: Literal["added"] | Noted, seq: Seq) -> ChangeRow:
+    def _change(
+        self, place: int, n: int, kind: Literal["added"] | Noted, seq: Seq
+    ) -> ChangeRow:
         row = self._place.rows.get(n)
         if kind != "added":
             session = self._place.deletions[n][0] if row is None else row.id
@@ -279,7 +309,9 @@ class _Writer(_Reader):
     def commit(self) -> None:
         _check_living(self._place, self._owner)
         self._undo.clear()
-        self._seen = self._place.counters["commits"] = self._place.counters["commits"] + 1
+        self._seen = self._place.counters["commits"] = (
+            self._place.counters["commits"] + 1
+        )
         waiting = [
             tell
             for owner, tells in self._place.living.items()
@@ -324,8 +356,12 @@ class _Writer(_Reader):
 
     # --- rows
 
-    def make(self, id: str, name: str | None, parent: int | None, base: Seq) -> SessionRow:
-        row = new_row(self._count("n"), id, name, parent, base, self._place.counters["top"] + 1)
+    def make(
+        self, id: str, name: str | None, parent: int | None, base: Seq
+    ) -> SessionRow:
+        row = new_row(
+            self._count("n"), id, name, parent, base, self._place.counters["top"] + 1
+        )
         return self._made(row)
 
     def _made(self, row: SessionRow) -> SessionRow:
@@ -421,7 +457,9 @@ class _Writer(_Reader):
                 self._drop(place.keys, key)
             for hash, owners in list(place.owners.items()):
                 if n in owners:
-                    self._set_owners(hash, {m: names for m, names in owners.items() if m != n})
+                    self._set_owners(
+                        hash, {m: names for m, names in owners.items() if m != n}
+                    )
             self.undraft(n, None)
             self._drop(place.heads, n)
         for n in deleted:
@@ -441,7 +479,9 @@ class _Writer(_Reader):
         keys = sum(key[0] == n for key in self._place.keys.values())
         return None if found is None else found.owner, keys
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
+    def end_import(
+        self, n: int, id: str, name: str | None, head: Seq, place: int
+    ) -> SessionRow:
         arrived = replace(self._place.imports[n], owner=None, head=head)
         self._put(self._place.imports, n, arrived)
         taken = {row.touched for row in self._rows(None)}
@@ -500,7 +540,10 @@ class MemoryBackend:
     def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
         with self.snapshot() as view:
             rows = [row for id in ids if (row := view.session(id)) is not None]
-        return {row.id: (row.head, None if row.owner is None else row.token) for row in rows}
+        return {
+            row.id: (row.head, None if row.owner is None else row.token)
+            for row in rows
+        }
 
     def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
         return None
@@ -548,7 +591,9 @@ class MemoryBackend:
 
 
 def _is_of(body: bytes, kinds: Sequence[str]) -> bool:
-    return not kinds or body.startswith(tuple(f'{{"type":"{kind}"'.encode() for kind in kinds))
+    return not kinds or body.startswith(
+        tuple(f'{{"type":"{kind}"'.encode() for kind in kinds)
+    )
 
 
 def _check_living(place: Place, owner: str) -> None:
@@ -565,15 +610,21 @@ def _damage(place: Place) -> Iterator[Damage]:
     }
     for (source, key), (n, seq, _) in place.keys.items():
         if (n, seq) not in place.facts and n in place.rows:
-            yield Damage(f"key {key!r} of {source!r}", "refers to a fact that does not exist")
+            yield Damage(
+                f"key {key!r} of {source!r}", "refers to a fact that does not exist"
+            )
     for n in {n for n, _ in place.facts} - kept:
         yield Damage(f"facts of session number {n}", "belong to no session")
     for n, stream in place.drafts:
         if (n, stream.started) not in place.facts:
-            yield Damage(f"draft of fact {stream.started}, session {n}", "belongs to no fact")
+            yield Damage(
+                f"draft of fact {stream.started}, session {n}", "belongs to no fact"
+            )
     for hash, body in place.payloads.items():
         if hash_of(body) != hash or hash not in place.owners:
-            yield Damage(f"payload {hash}", "does not match its hash, or belongs to no session")
+            yield Damage(
+                f"payload {hash}", "does not match its hash, or belongs to no session"
+            )
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -593,5 +644,7 @@ class BlockingMemoryStore(facade.BlockingStore):
 
 class MemoryStore(facade.AsyncStore):
     @classmethod
-    async def open(cls, place: Place, settings: Settings | None = None) -> "MemoryStore":
+    async def open(
+        cls, place: Place, settings: Settings | None = None
+    ) -> "MemoryStore":
         return cls(_opened(place, settings))

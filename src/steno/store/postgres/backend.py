@@ -49,7 +49,9 @@ class PostgresBackend:
 
     remote = True
 
-    def __init__(self, where: Address, settings: PostgresSettings, owner: str) -> None:
+    def __init__(
+        self, where: Address, settings: PostgresSettings, owner: str
+    ) -> None:
         self.where = where
         self.settings = settings
         self.connector = Connector(where, settings, owner)
@@ -76,7 +78,9 @@ class PostgresBackend:
 
     @contextlib.contextmanager
     def snapshot(self, patient: bool = False) -> Iterator[Reader]:
-        lent = self._lend(self.settings.give_up_ms if patient else self.settings.refuse_ms)
+        lent = self._lend(
+            self.settings.give_up_ms if patient else self.settings.refuse_ms
+        )
         whole = False
         try:
             with translated(_READING):
@@ -84,7 +88,9 @@ class PostgresBackend:
                 lent.end()
             whole = True
         except StoreError as error:
-            whole = not isinstance(error.__cause__, psycopg.Error) and self._ended(lent)
+            whole = not isinstance(error.__cause__, psycopg.Error) and self._ended(
+                lent
+            )
             raise
         finally:
             self._give_back(lent, whole)
@@ -102,7 +108,9 @@ class PostgresBackend:
                 lent = self._readers.pop()
                 lent.wait_s = wait_ms / 1000
                 return lent
-        return Reader(self.owners.connect_to_read, self.connector.statements, wait_ms / 1000)
+        return Reader(
+            self.owners.connect_to_read, self.connector.statements, wait_ms / 1000
+        )
 
     def _give_back(self, lent: Reader, whole: bool) -> None:
         with self._lending:
@@ -113,7 +121,9 @@ class PostgresBackend:
 
     def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
         with self.snapshot() as view:
-            found = view.at_once("heads_of", ([codec.escape(id) for id in ids],)).fetchall()
+            found = view.at_once(
+                "heads_of", ([codec.escape(id) for id in ids],)
+            ).fetchall()
         return {id: (head, token) for id, head, token in found}
 
     def sessions(self) -> Iterator[str]:
@@ -145,7 +155,13 @@ class PostgresBackend:
             if value != "on"
         )
         return Database(
-            self.where.shown, version, round(off_ms), synchronous, weak, standby, replicas
+            self.where.shown,
+            version,
+            round(off_ms),
+            synchronous,
+            weak,
+            standby,
+            replicas,
         )
 
     def claim(self, limit: int, full: Sequence[str], anew: bool) -> list[str]:
@@ -176,7 +192,9 @@ class PostgresBackend:
     def leave(self, session: str, left: Left | None) -> None:
         """Best effort, and beside the caller: a database that cannot be written keeps no word
         either, and may not even say so."""
-        threading.Thread(target=self._leave, args=(session, left), daemon=True).start()
+        threading.Thread(
+            target=self._leave, args=(session, left), daemon=True
+        ).start()
 
     def _leave(self, session: str, left: Left | None) -> None:
         with contextlib.suppress(StoreError), self.snapshot() as view:

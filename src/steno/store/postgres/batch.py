@@ -38,7 +38,9 @@ class Batch:
         return bool(self.touched)
 
     def take_draft(self, n: int, started: Seq) -> None:
-        for key in [key for key in self.drafts if key[0] == n and key[1].started == started]:
+        for key in [
+            key for key in self.drafts if key[0] == n and key[1].started == started
+        ]:
             del self.drafts[key]
 
     def pieces(self) -> list[tuple[int, Seq, str, int, int, str]]:
@@ -57,7 +59,15 @@ def saved_row(saved: Saved) -> tuple[Any, ...]:
                        row.list_row, row.marks, row.head)  # fmt: skip
     owes, memory = columns_of(row.marks)
     tenant = codec.escape(tenant_of(saved.listing))
-    return row.n, row.list_row.decode(), row.listed, session_crc(plain), owes, memory, tenant
+    return (
+        row.n,
+        row.list_row.decode(),
+        row.listed,
+        session_crc(plain),
+        owes,
+        memory,
+        tenant,
+    )
 
 
 _NONE: dict[str, Ints | Texts] = {"n": Ints.of(()), "t": Texts.of(())}

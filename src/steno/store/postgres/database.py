@@ -91,7 +91,9 @@ class PostgresSettings(Settings, frozen=True, kw_only=True):
         if settings is None:
             return cls()
         common = set(Settings.__struct_fields__)
-        return cls(**{name: it for name, it in asdict(settings).items() if name in common})
+        return cls(
+            **{name: it for name, it in asdict(settings).items() if name in common}
+        )
 
 
 class StoreUnreachable(StoreUnwritable):
@@ -121,9 +123,13 @@ def address(where: str) -> Address:
     """`postgresql://…`, with `schema=NAME` beside what libpq knows; else the schema is `steno`."""
     try:
         parts = urlsplit(where)
-        named = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        named = parse_qsl(
+            parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)
+        )
     except ValueError as error:
-        raise StoreUnopenable(f"the address of the store is not one: {error}") from error
+        raise StoreUnopenable(
+            f"the address of the store is not one: {error}"
+        ) from error
     schema = dict(named).get("schema", "steno")
     if _SCHEMA.fullmatch(schema) is None:
         raise StoreUnopenable(
@@ -154,10 +160,15 @@ def application_name(owner: str) -> str:
 class Connector:
     """Makes the connections of one open store."""
 
-    def __init__(self, where: Address, settings: PostgresSettings, owner: str) -> None:
+    def __init__(
+        self, where: Address, settings: PostgresSettings, owner: str
+    ) -> None:
         self.where, self.settings, self.owner = where, settings, owner
         self.statements = statements(where.schema)
-        self.channel, self.work_channel = f"steno_{where.schema}", f"steno_work_{where.schema}"
+        self.channel, self.work_channel = (
+            f"steno_{where.schema}",
+            f"steno_work_{where.schema}",
+        )
         if settings.durability not in _SYNCHRONOUS:
             raise StoreUnopenable(
                 f"durability is 'power' or 'process', not {settings.durability!r}"
@@ -172,7 +183,9 @@ class Connector:
         """Always the same connection of the server's: a pooler would give it to others."""
         with translated("cannot reach the database"):
             return psycopg.connect(
-                address(self.settings.direct).url if self.settings.direct else self.where.url,
+                address(self.settings.direct).url
+                if self.settings.direct
+                else self.where.url,
                 autocommit=True,
                 application_name=application_name(self.owner),
                 **_NOTICES_A_DEAD_LINK,  # type: ignore[arg-type]
@@ -180,7 +193,10 @@ class Connector:
 
     def connect(self, reads: bool = False) -> Connected:
         settings = self.settings
-        options = {"application_name": application_name(self.owner), **_NOTICES_A_DEAD_LINK}
+        options = {
+            "application_name": application_name(self.owner),
+            **_NOTICES_A_DEAD_LINK,
+        }
         if not settings.pooled:
             level = settings.synchronous_commit or _SYNCHRONOUS[settings.durability]
             waits = f"-c lock_timeout={settings.lock_wait_ms}"
@@ -209,7 +225,8 @@ def is_lost(error: psycopg.Error) -> bool:
     """Whether the connection went, so that what became of the statement is not known."""
     state = error.sqlstate or ""
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
-        not state or (state[:2] in ("57", "08") and not isinstance(error, errors.QueryCanceled))
+        not state
+        or (state[:2] in ("57", "08") and not isinstance(error, errors.QueryCanceled))
     )
 
 
@@ -229,7 +246,9 @@ def translate(error: psycopg.Error, doing: str) -> StoreError:
         case errors.InsufficientPrivilege():
             return StoreReadOnly(f"{doing}: {said}")
         case errors.LockNotAvailable() | errors.QueryCanceled():
-            return StoreLocked(f"{doing}: another process has been writing to it for too long")
+            return StoreLocked(
+                f"{doing}: another process has been writing to it for too long"
+            )
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return JournalCorrupt(f"{doing}: the database is damaged ({said})")
         case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
@@ -272,7 +291,9 @@ class Preparing:
         return None if cursor.description is None else cursor.fetchone()
 
     def run_file(self, name: str) -> None:
-        self.connection.execute(in_schema(sql_text(__file__, name), self.schema).encode())
+        self.connection.execute(
+            in_schema(sql_text(__file__, name), self.schema).encode()
+        )
 
     def prepare(self) -> int:
         if not self._exists():
@@ -300,7 +321,9 @@ class Preparing:
             self.one("make_alone", f"steno.{self.schema}")
             if self._exists():
                 return
-            self.connection.execute(f"create schema if not exists {self.schema}".encode())
+            self.connection.execute(
+                f"create schema if not exists {self.schema}".encode()
+            )
             self.connection.execute(f"set local search_path = {self.schema}".encode())
             self.run_file("schema.sql")
             self.run_file("commit.sql")
@@ -332,7 +355,9 @@ class Preparing:
     def _about(self) -> tuple[int, int, str, int]:
         found = self.one("about_store")
         if found is None:
-            raise NotAStore(f"{self.where.shown} is no steno store: its table `store` is empty")
+            raise NotAStore(
+                f"{self.where.shown} is no steno store: its table `store` is empty"
+            )
         version, journal, identity, restored = found
         return int(version), int(journal), str(identity), int(restored)
 

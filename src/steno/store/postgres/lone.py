@@ -57,7 +57,9 @@ class Lone:
         sent = arguments(me, k, change)
         try:
             self._run(sent)
-        except errors.InvalidSqlStatementName:  # after a rollback the driver drops every statement
+        except (
+            errors.InvalidSqlStatementName
+        ):  # after a rollback the driver drops every statement
             self._prepare()
             self._run(sent)
 
@@ -66,11 +68,15 @@ class Lone:
         self._finish()
 
     def _run(self, sent: list[bytes | None]) -> None:
-        self.connection.pgconn.send_query_prepared(self._name, sent, FORMATS, Format.BINARY)
+        self.connection.pgconn.send_query_prepared(
+            self._name, sent, FORMATS, Format.BINARY
+        )
         self._finish()
 
     def _finish(self) -> None:
-        for result in self.connection.wait(generators.execute(self.connection.pgconn)):
+        for result in self.connection.wait(
+            generators.execute(self.connection.pgconn)
+        ):
             if result.status == ExecStatus.FATAL_ERROR:
                 raise errors.error_from_result(result)
 
@@ -86,7 +92,9 @@ def arguments(me: str, k: int, change: Change) -> list[bytes | None]:
     pieces = [row[1:] for row in batch.pieces()]
     return [
         me.encode(),
-        *_numbers(k, n, was.head, was.token, was.stamp, now.head, now.token, now.stamp),
+        *_numbers(
+            k, n, was.head, was.token, was.stamp, now.head, now.token, now.stamp
+        ),
         None if now.owner is None else now.owner.encode(),
         *columns(facts, "nnt"),
         *columns(pieces, "ntnnt"),

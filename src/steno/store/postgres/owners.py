@@ -101,8 +101,12 @@ class Owners:
 
     def patience_s(self, needs: Sequence[Needs]) -> float:
         """What is under way waits for a database that is away; a new input alone does not."""
-        new = all(one.key is not None or one.makes or one.name is not None for one in needs)
-        wait_ms = self._settings.refuse_ms if new and needs else self._settings.give_up_ms
+        new = all(
+            one.key is not None or one.makes or one.name is not None for one in needs
+        )
+        wait_ms = (
+            self._settings.refuse_ms if new and needs else self._settings.give_up_ms
+        )
         return wait_ms / 1000
 
     # --- our row
@@ -111,11 +115,19 @@ class Owners:
         if self.registered:
             return
         where, pid = host()
-        values = (self.owner, where, pid, self._settings.role, not self._settings.pooled)
+        values = (
+            self.owner,
+            where,
+            pid,
+            self._settings.role,
+            not self._settings.pooled,
+        )
         connection.execute(self.connector.statements["register"], values)
         self.registered = True
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="steno-beat", daemon=True)
+            self._thread = threading.Thread(
+                target=self._serve, name="steno-beat", daemon=True
+            )
             self._thread.start()
 
     def become_another(self) -> None:
@@ -178,7 +190,10 @@ class Owners:
 
     def _free(self, owner: str) -> list[tuple[str, Sequence[object]]]:
         """What it had in hand is ready, and all are told."""
-        return [("free_work", (owner,)), ("notify", (self.connector.work_channel, self.owner))]
+        return [
+            ("free_work", (owner,)),
+            ("notify", (self.connector.work_channel, self.owner)),
+        ]
 
     def workers(self) -> list[Worker]:
         return [Worker(*row) for row in self._all("owners")]
@@ -192,7 +207,10 @@ class Owners:
             try:
                 with connection.transaction():
                     for at, (name, values) in enumerate(asked):
-                        if not connection.execute(statements[name], values).rowcount and at == 0:
+                        if (
+                            not connection.execute(statements[name], values).rowcount
+                            and at == 0
+                        ):
                             return False
             except psycopg.Error:
                 self._drop()
@@ -242,7 +260,9 @@ class Owners:
             warn("%s was declared dead by another worker", self.owner)
             return
         self._all("forget_batches", self.owner, self._k - 1)
-        for (other,) in self._all("others", self.owner, self._settings.short_ms / 1000):
+        for (other,) in self._all(
+            "others", self.owner, self._settings.short_ms / 1000
+        ):
             self.alive(other)
 
     def close(self) -> None:
@@ -253,7 +273,9 @@ class Owners:
         if self.registered:
             me = (self.owner,)
             with contextlib.suppress(StoreError):
-                self._together(("sign_off", me), ("forget_owner", me), *self._free(self.owner))
+                self._together(
+                    ("sign_off", me), ("forget_owner", me), *self._free(self.owner)
+                )
         self._drop()
 
     def forget(self) -> None:

@@ -15,7 +15,14 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq, hash_of
-from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
+from steno.store.backend import (
+    SEQ_MAX,
+    Behind,
+    ChangeRow,
+    ImportRow,
+    KeyRow,
+    SessionRow,
+)
 from steno.store.errors import JournalCorrupt, StoreLocked
 from steno.store.postgres.database import Connected, is_lost
 from steno.store.protocol import Damage, Keyed, Mark, Piece
@@ -53,7 +60,9 @@ class Stamped(SessionRow):
 
 def to_row(raw: tuple[Any, ...]) -> Stamped:
     """A session's row as it was written, or an error that says that it is damaged."""
-    n, id, name, parent, base, token, owner, touched, listed, listing, crc, *rest = raw
+    n, id, name, parent, base, token, owner, touched, listed, listing, crc, *rest = (
+        raw
+    )
     owes, memory, head, stamp = rest
     marks = marks_in(owes, memory)
     if marks is not None:
@@ -115,7 +124,10 @@ class Reader:
     begins = b"begin isolation level repeatable read, read only"
 
     def __init__(
-        self, connect: Callable[[float], Connected], statements: Mapping[str, bytes], wait_s: float
+        self,
+        connect: Callable[[float], Connected],
+        statements: Mapping[str, bytes],
+        wait_s: float,
     ) -> None:
         self.connection = connect(wait_s)
         self.statements = statements
@@ -138,14 +150,18 @@ class Reader:
             self._reconnect(error)
             return self._begin_with(name, values)
 
-    def _begin_with(self, name: str, values: Values) -> "psycopg.Cursor[tuple[Any, ...]]":
+    def _begin_with(
+        self, name: str, values: Values
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
         with self.connection.pipeline():
             self.connection.execute(self.begins)
             cursor = self._run(name, values)
         self.begun = True
         return cursor
 
-    def at_once(self, name: str, values: Values = ()) -> "psycopg.Cursor[tuple[Any, ...]]":
+    def at_once(
+        self, name: str, values: Values = ()
+    ) -> "psycopg.Cursor[tuple[Any, ...]]":
         """Outside of any transaction, if none was begun."""
         try:
             return self._run(name, values)
@@ -186,7 +202,9 @@ class Reader:
 
     def named(self, prefix: str, after: str, limit: int) -> list[str]:
         begin, above = codec.escape(prefix), codec.escape(after)
-        return [str(row[0]) for row in self.all("sessions_named", begin, above, limit)]
+        return [
+            str(row[0]) for row in self.all("sessions_named", begin, above, limit)
+        ]
 
     def rows(
         self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
@@ -206,7 +224,9 @@ class Reader:
 
     def changes(self, after: int, limit: int, facts: bool = True) -> list[ChangeRow]:
         upto = self._horizon.place
-        noted = [to_change(row) for row in self.all("changes_after", after, upto, limit)]
+        noted = [
+            to_change(row) for row in self.all("changes_after", after, upto, limit)
+        ]
         if not facts:
             return noted
         added = [
@@ -230,7 +250,9 @@ class Reader:
                 return self._horizon.place
             self.end()
             time.sleep(_SETTLE_PAUSE_S)
-        raise StoreLocked("a transaction on the database server has been writing for too long")
+        raise StoreLocked(
+            "a transaction on the database server has been writing for too long"
+        )
 
     def told(self, source: str) -> list[str]:
         said = msgspec.json.encode(codec.escape(source)).decode()
@@ -239,7 +261,13 @@ class Reader:
     # --- facts and drafts
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         limit = max(min(limit, SEQ_MAX), 0)
         if kinds:
@@ -248,11 +276,17 @@ class Reader:
         rows = self.all("facts_between", n, after, upto, limit)
         records = to_records(row.id, n, fact_rows(rows), after + 1)
         if len(records) < min(upto - after, limit):
-            raise JournalCorrupt(f"session {row.id!r}: fact {after + 1 + len(records)} is missing")
+            raise JournalCorrupt(
+                f"session {row.id!r}: fact {after + 1 + len(records)} is missing"
+            )
         return records
 
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
-        wanted = [(codec.escape(id), seq) for id, seqs in places.items() for seq in seqs]
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
+        wanted = [
+            (codec.escape(id), seq) for id, seqs in places.items() for seq in seqs
+        ]
         ids, seqs = [id for id, _ in wanted], [seq for _, seq in wanted]
         found: dict[tuple[str, Seq], Record] = {}
         for id, n, *row in self.all("facts_at", ids, seqs):
@@ -329,9 +363,14 @@ class Reader:
 
 
 def _drafts(
-    row: SessionRow, rows: Sequence[tuple[Any, ...]], starts: dict[Stream, int] | None = None
+    row: SessionRow,
+    rows: Sequence[tuple[Any, ...]],
+    starts: dict[Stream, int] | None = None,
 ) -> list[Any]:
-    encoded = [(started, kind, at, crc, text.encode()) for started, kind, at, crc, text in rows]
+    encoded = [
+        (started, kind, at, crc, text.encode())
+        for started, kind, at, crc, text in rows
+    ]
     return to_drafts(row.id, row.n, encoded, starts)
 
 
@@ -349,7 +388,11 @@ def sessions(reader: Reader) -> Iterator[str]:
 def damage(reader: Reader) -> Iterator[Damage]:
     """References between tables, payloads, the feed. A look that cannot even be finished is damage
     too, and the next one is made all the same."""
-    looks: tuple[Callable[[Reader], Iterator[Damage]], ...] = (_dangling, _payloads, _changes)
+    looks: tuple[Callable[[Reader], Iterator[Damage]], ...] = (
+        _dangling,
+        _payloads,
+        _changes,
+    )
     for look in looks:
         try:
             yield from look(reader)
@@ -359,17 +402,26 @@ def damage(reader: Reader) -> Iterator[Damage]:
 
 def _dangling(reader: Reader) -> Iterator[Damage]:
     for source, key in reader.all("keys_dangling"):
-        yield Damage(f"key {key!r} of {source!r}", "refers to a fact that does not exist")
+        yield Damage(
+            f"key {key!r} of {source!r}", "refers to a fact that does not exist"
+        )
     for session, started in reader.all("drafts_dangling"):
-        yield Damage(f"draft of fact {started}, session number {session}", "belongs to no fact")
+        yield Damage(
+            f"draft of fact {started}, session number {session}", "belongs to no fact"
+        )
     for (n,) in (*reader.all("facts_dangling"), *reader.all("heads_dangling")):
         yield Damage(f"facts of session number {n}", "belong to no session")
     for (n,) in reader.all("work_dangling"):
         yield Damage(f"work in session number {n}", "belongs to no session")
     for (id,) in reader.all("work_missing"):
-        yield Damage(f"session {id!r}", "has something to run, but is not in the ready queue")
+        yield Damage(
+            f"session {id!r}", "has something to run, but is not in the ready queue"
+        )
     for (id,) in reader.all("heads_wrong"):
-        yield Damage(f"session {id!r}", "its last fact is not the one that is noted as its head")
+        yield Damage(
+            f"session {id!r}",
+            "its last fact is not the one that is noted as its head",
+        )
 
 
 def _changes(reader: Reader) -> Iterator[Damage]:

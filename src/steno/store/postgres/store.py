@@ -48,7 +48,9 @@ class PostgresStore(_Postgres, facade.AsyncStore):
     """Set when a worker has left something to others, in order or by its death."""
 
     @classmethod
-    async def open(cls, where: str, settings: Settings | None = None) -> "PostgresStore":
+    async def open(
+        cls, where: str, settings: Settings | None = None
+    ) -> "PostgresStore":
         from asyncio import Event, get_running_loop, to_thread
 
         store = cls(await to_thread(_opened, where, settings))
@@ -56,7 +58,9 @@ class PostgresStore(_Postgres, facade.AsyncStore):
         store.work = Event()
 
         def worked() -> None:
-            with suppress(RuntimeError):  # the loop is over, and nothing is taken up here
+            with suppress(
+                RuntimeError
+            ):  # the loop is over, and nothing is taken up here
                 loop.call_soon_threadsafe(store.work.set)
 
         if store.backend.settings.role:

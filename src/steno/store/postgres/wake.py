@@ -104,7 +104,11 @@ class Wake:
                     _notify(connection, self._connector.channel, said)
                 if self._offers:
                     self._offers = False
-                    _notify(connection, self._connector.work_channel, self._connector.owner)
+                    _notify(
+                        connection,
+                        self._connector.work_channel,
+                        self._connector.owner,
+                    )
                 took_s = time.monotonic() - began_s
                 self._closed.wait(min(max(_GATHER_S, _PART * took_s), _GATHER_MAX_S))
             except (psycopg.Error, StoreError):
@@ -126,7 +130,9 @@ class Wake:
     def _seal(self, pieces: str) -> str:
         if not self._secret:
             with contextlib.closing(self._connector.connect()) as connection:
-                row = connection.execute(self._connector.statements["secret"]).fetchone()
+                row = connection.execute(
+                    self._connector.statements["secret"]
+                ).fetchone()
             self._secret = str(row[0]).encode() if row is not None else b""
         return blake2b(pieces.encode(), digest_size=16, key=self._secret).hexdigest()
 
@@ -165,7 +171,11 @@ class Wake:
         if owner == self._connector.owner:
             return
         seal, _, pieces = rest.partition("\n")
-        changes = _changes(pieces) if seal and compare_digest(seal, self._seal(pieces)) else None
+        changes = (
+            _changes(pieces)
+            if seal and compare_digest(seal, self._seal(pieces))
+            else None
+        )
         for tell, hand in self._told:
             if changes is None or hand is None:
                 tell()
@@ -187,7 +197,10 @@ class Wake:
     def _hear(self) -> None:
         with contextlib.closing(self._connector.connect_to_listen()) as connection:
             if self._connector.listens:
-                for channel in (self._connector.channel, self._connector.work_channel):
+                for channel in (
+                    self._connector.channel,
+                    self._connector.work_channel,
+                ):
                     connection.execute(f"listen {channel}".encode())
             self._tell()  # of what came before
             looked_s = time.monotonic()
@@ -196,8 +209,14 @@ class Wake:
                 ready, _, _ = select.select(
                     [connection.fileno(), self._bell.fileno()], [], [], left_s
                 )
-                heard = list(connection.notifies(timeout=0)) if connection.fileno() in ready else []
-                if time.monotonic() >= looked_s + LOOK_S:  # however much is heard meanwhile
+                heard = (
+                    list(connection.notifies(timeout=0))
+                    if connection.fileno() in ready
+                    else []
+                )
+                if (
+                    time.monotonic() >= looked_s + LOOK_S
+                ):  # however much is heard meanwhile
                     looked_s = time.monotonic()
                     self._tell()
                 for one in heard:
@@ -223,7 +242,9 @@ class Wake:
 
 def _notify(connection: Connected, channel: str, payload: str) -> None:
     """Past the driver's way to a statement, which takes longer than this one."""
-    said = connection.pgconn.exec_params(_NOTIFY, [channel.encode(), payload.encode()])
+    said = connection.pgconn.exec_params(
+        _NOTIFY, [channel.encode(), payload.encode()]
+    )
     if said.status == ExecStatus.FATAL_ERROR:
         raise errors.error_from_result(said)
 
@@ -235,7 +256,8 @@ _Told = list[tuple[str, list[tuple[int, Kind, int, str]]]]
 def _are_pieces(changes: Changes) -> bool:
     """Whether a commit only added to streams."""
     return all(
-        events and all(isinstance(one, Piece) for one in events) for events in changes.values()
+        events and all(isinstance(one, Piece) for one in events)
+        for events in changes.values()
     )
 
 
@@ -246,7 +268,9 @@ def _pieces(changes: Changes) -> str | None:
         pieces = [one for one in events or () if isinstance(one, Piece)]
         if not events or len(pieces) < len(events):
             return None
-        told.append((session, [(*_named(one.stream), one.offset, one.text) for one in pieces]))
+        told.append(
+            (session, [(*_named(one.stream), one.offset, one.text) for one in pieces])
+        )
     try:
         return msgspec.json.encode(told).decode()
     except UnicodeEncodeError:
@@ -263,6 +287,8 @@ def _changes(pieces: str) -> Changes | None:
     except msgspec.DecodeError:
         return None
     return {
-        session: [Piece(Stream(started, kind), at, text) for started, kind, at, text in some]
+        session: [
+            Piece(Stream(started, kind), at, text) for started, kind, at, text in some
+        ]
         for session, some in told
     }

@@ -40,7 +40,13 @@ from steno.store.backend import (
 from steno.store.errors import OutcomeUnknown, StoreError, warn
 from steno.store.postgres.arrays import Ints, Texts
 from steno.store.postgres.batch import Batch, State, columns, saved_row
-from steno.store.postgres.database import Connected, is_conflict, is_lost, translate, translated
+from steno.store.postgres.database import (
+    Connected,
+    is_conflict,
+    is_lost,
+    translate,
+    translated,
+)
 from steno.store.postgres.lone import Change, Lone
 from steno.store.postgres.owners import Owners
 from steno.store.postgres.reader import CHUNK, Reader, Stamped, Values, to_row
@@ -74,7 +80,9 @@ class PostgresWriter(Reader):
         self._owners = owners
         self._connector = owners.connector
         self.statements = self._connector.statements
-        self._call = _COMMIT.replace(b"{schema}", self._connector.where.schema.encode())
+        self._call = _COMMIT.replace(
+            b"{schema}", self._connector.where.schema.encode()
+        )
         self._connection: Connected | None = owners.noticing(connection)
         self._lone: Lone | None = None
         self._k = 0
@@ -123,10 +131,14 @@ class PostgresWriter(Reader):
         self._patience_s = self._owners.patience_s(needs)
         if len(self._known) > _REMEMBERED_MAX or self._text_chars > _TEXT_MAX:
             self._forget_sessions()
-        ids = [codec.escape(one.session) for one in needs if isinstance(one.session, str)]
+        ids = [
+            codec.escape(one.session) for one in needs if isinstance(one.session, str)
+        ]
         if not look and self._owners.registered and self._ids.keys() & ids:
             self._trusts = True
-            self._assumable = {one.key for one in needs if one.key and self._is_near(one.session)}
+            self._assumable = {
+                one.key for one in needs if one.key and self._is_near(one.session)
+            }
             return "trusted"
         self._trusts = False
         self._look(needs, sorted(set(ids)))
@@ -151,7 +163,11 @@ class PostgresWriter(Reader):
             raise translate(error, _NOTHING) from error
 
     def _fetch(
-        self, ids: list[str], keys: list[tuple[str, str]], names: list[str], makes: int
+        self,
+        ids: list[str],
+        keys: list[tuple[str, str]],
+        names: list[str],
+        makes: int,
     ) -> None:
         self._owners.register(self.connection)
         self._k += 1
@@ -179,20 +195,28 @@ class PostgresWriter(Reader):
             self._take_keys(found.fetchall())
         if bound is not None:
             self._names = {codec.unescape(name): None for name in names}
-            self._names |= {codec.unescape(name): str(id) for name, id in bound.fetchall()}
+            self._names |= {
+                codec.unescape(name): str(id) for name, id in bound.fetchall()
+            }
         if numbers is not None:
             self._numbers += [n for (n,) in numbers.fetchall()]
 
     def _buried(self) -> NoReturn:
         """Another worker has declared us dead: whatever we held is lost. We go on under another
         name."""
-        warn("%s was declared dead; what it ran is run by others now", self._owners.owner)
+        warn(
+            "%s was declared dead; what it ran is run by others now",
+            self._owners.owner,
+        )
         self.rollback()
         self._owners.become_another()
         raise TryAgain("this worker was declared dead")
 
     def _take_in(
-        self, ids: Sequence[str], rows: list[tuple[Any, ...]], drafts: list[tuple[Any, ...]]
+        self,
+        ids: Sequence[str],
+        rows: list[tuple[Any, ...]],
+        drafts: list[tuple[Any, ...]],
     ) -> None:
         for id in ids:
             self._sessions[codec.unescape(id)] = None
@@ -210,7 +234,9 @@ class PostgresWriter(Reader):
         for n, *rest in drafts:
             by_session.setdefault(n, []).append(tuple(rest))
         for n, pieces in by_session.items():
-            encoded = [(one[0], one[1], one[2], one[3], one[4].encode()) for one in pieces]
+            encoded = [
+                (one[0], one[1], one[2], one[3], one[4].encode()) for one in pieces
+            ]
             for draft in to_drafts(str(n), n, encoded):
                 self._texts[n][draft.stream] = [draft.text]
                 self._text_chars += len(draft.text)
@@ -268,7 +294,9 @@ class PostgresWriter(Reader):
         with self.connection.pipeline():
             taken = self._write_named()
             if self._batch:
-                self.connection.execute(self._call, self._arguments(states, fenced=False))
+                self.connection.execute(
+                    self._call, self._arguments(states, fenced=False)
+                )
             if not taken:  # after an error, the server skips it
                 self.connection.execute(b"commit")
         if taken:
@@ -286,7 +314,9 @@ class PostgresWriter(Reader):
                 self._run("insert_key", (source, key, n, seq, count))
             else:  # of a session that is gone, or that arrives: that one may be there any moment
                 self._run("lock_import", (dead,))
-                taken.append(self._run("take_key", (n, seq, count, source, key, dead)))
+                taken.append(
+                    self._run("take_key", (n, seq, count, source, key, dead))
+                )
         self._new_keys = {}
         for (hash, n), names in self._owned.items():
             self._run("own_payload", (hash, n, names))
@@ -473,11 +503,19 @@ class PostgresWriter(Reader):
         self._must_look()
         if (source, key) not in self._keys:
             self._keys[source, key] = None
-            self._take_keys(self.all("key_if_any", codec.escape(source), codec.escape(key)))
+            self._take_keys(
+                self.all("key_if_any", codec.escape(source), codec.escape(key))
+            )
         return self._keys[source, key]
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         recent = self._recent.get(n, {})
         wanted = range(after + 1, min(upto, after + limit) + 1)
@@ -515,7 +553,9 @@ class PostgresWriter(Reader):
 
     # --- sessions
 
-    def make(self, id: str, name: str | None, parent: int | None, base: Seq) -> SessionRow:
+    def make(
+        self, id: str, name: str | None, parent: int | None, base: Seq
+    ) -> SessionRow:
         self._must_look()
         n = self._number()
         self._insert_session(new_row(n, id, name, parent, base, 0), place=0)
@@ -540,7 +580,9 @@ class PostgresWriter(Reader):
         self._texts.setdefault(row.n, {})
         if row.name is not None:
             self._names[row.name] = row.id
-        self._sessions[row.id] = Stamped(**{name: getattr(row, name) for name in _FIELDS})
+        self._sessions[row.id] = Stamped(
+            **{name: getattr(row, name) for name in _FIELDS}
+        )
         return self._sessions[row.id]  # type: ignore[return-value]
 
     def save(self, saved: Sequence[Saved]) -> None:
@@ -548,7 +590,9 @@ class PostgresWriter(Reader):
             row = one.row
             row.list_row, row.listed = codec.encode(one.listing), row.head
             row.marks = marks_of(one.listing)
-            row.expires_ms = row.touched = 0  # a lease has no term here; places are the server's
+            row.expires_ms = row.touched = (
+                0  # a lease has no term here; places are the server's
+            )
             self._unsaved.discard(row.n)
             self._batch.rows[row.n] = one
             self._batch.touched[row.n] = None
@@ -557,14 +601,19 @@ class PostgresWriter(Reader):
         """Rows are saved when the lease changes; what is added without one has its row saved at
         once."""
         held, names = self._owners.owner, self._id_of
-        free = [n for n in self._unsaved if n in names and self._known[n].owner != held]
+        free = [
+            n for n in self._unsaved if n in names and self._known[n].owner != held
+        ]
         return [Behind(n, names[n], 0) for n in free]
 
     # --- facts and drafts
 
     def add(self, n: int, facts: Sequence[tuple[Seq, int, bytes]]) -> None:
         if n not in self._known:
-            rows = [(n, s, at, fact_crc(n, s, at, body), body.decode()) for s, at, body in facts]
+            rows = [
+                (n, s, at, fact_crc(n, s, at, body), body.decode())
+                for s, at, body in facts
+            ]
             self.run("insert_facts", *columns(rows, "nnnnt"))
             return
         recent = self._recent.setdefault(n, {})
@@ -582,7 +631,9 @@ class PostgresWriter(Reader):
         if kind == "deleted":
             self.run("forget_changes", n)
         [(place,)] = self.all("next_place")
-        self.run("insert_change", place, n, kind, seq, change_crc(place, n, kind, seq))
+        self.run(
+            "insert_change", place, n, kind, seq, change_crc(place, n, kind, seq)
+        )
 
     def replace(self, n: int, seq: Seq, at_ms: int, body: bytes) -> None:
         self._write_out()
@@ -692,7 +743,9 @@ class PostgresWriter(Reader):
         owner, keys = self.one("import_of", n) or (None, 0)
         return owner, keys
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
+    def end_import(
+        self, n: int, id: str, name: str | None, head: Seq, place: int
+    ) -> SessionRow:
         self._write_out()
         while self.one("place_taken", place) is not None:
             place -= 1

@@ -15,7 +15,12 @@ import apsw
 
 from steno.store.errors import JournalCorrupt, warn
 from steno.store.sqlite import database
-from steno.store.sqlite.database import PageDamaged, SqliteSettings, StoreInUse, translated
+from steno.store.sqlite.database import (
+    PageDamaged,
+    SqliteSettings,
+    StoreInUse,
+    translated,
+)
 from steno.store.sqlite.locks import Locks
 from steno.store.sqlite.reader import verified
 
@@ -57,7 +62,9 @@ def _write_anew(path: Path, settings: SqliteSettings) -> None:
     """Write the checksums of all pages anew, once everything in the store is known to be right."""
     with (
         translated(f"cannot read {path}"),
-        contextlib.closing(database.connect(path, settings, check_pages=False)) as connection,
+        contextlib.closing(
+            database.connect(path, settings, check_pages=False)
+        ) as connection,
     ):
         _refuse_damage(path, connection)
         connection.execute("vacuum").fetchall()

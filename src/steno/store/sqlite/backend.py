@@ -122,7 +122,11 @@ class SqliteBackend:
     def alive(self, owner: str) -> bool | None:
         """The OS lock of an owner dies with its process. Where locks cannot be trusted, it cannot
         be told."""
-        return None if self.settings.allow_network_file_system else self.locks.alive(owner)
+        return (
+            None
+            if self.settings.allow_network_file_system
+            else self.locks.alive(owner)
+        )
 
     def claim(self, limit: int, full: Sequence[str], anew: bool) -> None:
         return None
@@ -182,9 +186,13 @@ class _Snapshot:
             raise translate(error, _READING) from error
         return lent
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def __exit__(
+        self, _kind: object, error: BaseException | None, _trace: object
+    ) -> None:
         try:
-            if self._lent.connection.in_transaction:  # SQLite ends it itself where the disk fails
+            if (
+                self._lent.connection.in_transaction
+            ):  # SQLite ends it itself where the disk fails
                 self._lent.connection.execute("rollback")
         finally:
             self._backend.give_back(self._lent)

@@ -95,9 +95,9 @@ def restore(backup: Path, path: Path, owner: str = "restore") -> None:
         copyfile(backup, partial)
         partial.chmod(0o600)
         sync_file(partial)
-        if not _beside(
-            path, ".restoring"
-        ).exists():  # else these are of a restore that was cut off: keep them together
+        if (
+            not _beside(path, ".restoring").exists()
+        ):  # else these are of a restore that was cut off: keep them together
             for old in ("", *_LOG_FILES):
                 _beside(path, ".replaced" + old).unlink(missing_ok=True)
         partial.replace(database.restoring(path))

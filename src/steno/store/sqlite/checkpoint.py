@@ -15,7 +15,13 @@ from typing import Protocol, TypeVar
 import apsw
 
 from steno.store.errors import StoreError, StoreLocked, warn
-from steno.store.sqlite.database import SqliteSettings, connect, patience, sync_file, translated
+from steno.store.sqlite.database import (
+    SqliteSettings,
+    connect,
+    patience,
+    sync_file,
+    translated,
+)
 
 T = TypeVar("T")
 
@@ -101,7 +107,9 @@ class Checkpointer:
             self.empty_log()
 
     def vacuum(self) -> None:
-        with translated("the store was not written anew; the removal itself is stored"):
+        with translated(
+            "the store was not written anew; the removal itself is stored"
+        ):
             self._exclusively(lambda: self._writer.execute("vacuum").fetchall())
         self.empty_log()
 
@@ -114,7 +122,9 @@ class Checkpointer:
         deadline = time.monotonic() + self._settings.lock_wait_ms / 1000
         while not self._exclusively(self._truncate):
             if time.monotonic() > deadline:
-                warn("removed text stays in the log until every reader of the store has moved on")
+                warn(
+                    "removed text stays in the log until every reader of the store has moved on"
+                )
                 self._lingering = True
                 self._wake()
                 return

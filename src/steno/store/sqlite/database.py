@@ -94,7 +94,9 @@ def connect(
     """One connection to an existing store, or to one that this connection makes. `unwritable` is
     SQLite's word for how to read one that cannot be written."""
     if settings.durability not in _SYNCHRONOUS:
-        raise StoreUnopenable(f"durability is 'power' or 'process', not {settings.durability!r}")
+        raise StoreUnopenable(
+            f"durability is 'power' or 'process', not {settings.durability!r}"
+        )
     with translated(f"cannot open {path}"):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
         name = str(path)
@@ -105,7 +107,9 @@ def connect(
                 f"file:{quote(name)}?{unwritable}=1",
                 apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
-        connection = apsw.Connection(name, flags=flags, vfs=settings.vfs or checked_pages())
+        connection = apsw.Connection(
+            name, flags=flags, vfs=settings.vfs or checked_pages()
+        )
         if not check_pages:
             connection.pragma("checksum_verification", False)
         connection.set_busy_handler(patience(settings.lock_wait_ms))
@@ -145,7 +149,9 @@ def checked_pages() -> str:
 def _load_checksums(connection: apsw.Connection) -> None:
     """From where apsw has it. To ask apsw takes longer than to open a store, so that is done only
     where it lies elsewhere."""
-    for file in (Path(apsw.__file__).parent / "sqlite_extra_binaries").glob("cksumvfs.*"):
+    for file in (Path(apsw.__file__).parent / "sqlite_extra_binaries").glob(
+        "cksumvfs.*"
+    ):
         connection.enable_load_extension(True)
         connection.load_extension(str(file))
         return
@@ -157,7 +163,9 @@ def _load_checksums(connection: apsw.Connection) -> None:
         raise LookupError(str(error)) from error
 
 
-def prepare(path: Path, settings: SqliteSettings, newest: int = VERSION) -> tuple[int, bool]:
+def prepare(
+    path: Path, settings: SqliteSettings, newest: int = VERSION
+) -> tuple[int, bool]:
     """Make the file if there is none, check that it is a store; its version, and whether its pages
     have checksums."""
     if not settings.allow_network_file_system:
@@ -194,7 +202,9 @@ def _make_file(path: Path) -> bool:
     except FileExistsError:
         return False
     except FileNotFoundError as error:
-        raise StoreUnopenable(f"cannot make {path}: its folder does not exist") from error
+        raise StoreUnopenable(
+            f"cannot make {path}: its folder does not exist"
+        ) from error
     except OSError as error:
         kind = (
             StoreReadOnly
@@ -287,7 +297,9 @@ def has_checksums(connection: apsw.Connection) -> bool:
 def check(path: Path, connection: apsw.Connection, newest: int = VERSION) -> int:
     """Refuse what is not a store of a version up to `newest`; its version."""
     if connection.pragma("application_id") != APPLICATION_ID:
-        raise NotAStore(f"{path} is a database, but not a steno store; nothing was changed")
+        raise NotAStore(
+            f"{path} is a database, but not a steno store; nothing was changed"
+        )
     version = int(connection.pragma("user_version"))
     if version > newest:
         raise StoreTooNew(
@@ -350,15 +362,23 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
             )
         case apsw.FullError():
             return StoreFull(f"{doing}: the disk is full")
-        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
-            return StoreFull(f"{doing}: the disk is full (there is no room for the log's index)")
+        case apsw.IOError() if (
+            getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+        ):
+            return StoreFull(
+                f"{doing}: the disk is full (there is no room for the log's index)"
+            )
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return StoreReadOnly(f"{doing}: the store is read-only ({error})")
         case apsw.NotADBError():
-            return NotAStore(f"{doing}: the file is not a database, or its first page is damaged")
+            return NotAStore(
+                f"{doing}: the file is not a database, or its first page is damaged"
+            )
         case apsw.CorruptError() | apsw.ConstraintError():
             return JournalCorrupt(f"{doing}: the database is damaged ({error})")
-        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+        case apsw.IOError() if (
+            getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA
+        ):
             return PageDamaged(
                 f"{doing}: the database is damaged (a page does not match its checksum)"
             )
@@ -371,7 +391,9 @@ def translate(error: apsw.Error, doing: str) -> StoreError:
 def refuse_network(path: Path) -> None:
     """WAL needs shared memory, which a network file system does not give to two machines."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+        mounts = Path("/proc/self/mounts").read_text(
+            encoding="utf-8", errors="replace"
+        )
     except OSError:
         return
     kind = file_system_of(path.parent.resolve(), mounts)

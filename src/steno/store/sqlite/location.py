@@ -43,7 +43,9 @@ class Remains(Protocol):
 class OnDisk:
     def __init__(self, path: Path, settings: SqliteSettings, owner: str) -> None:
         self.path = path
-        self.log = None if settings.allow_network_file_system else database.log_of(path)
+        self.log = (
+            None if settings.allow_network_file_system else database.log_of(path)
+        )
         self._settings = settings
         self._locks = Locks(path, owner, settings.lock_wait_ms)
         self.owners: Owners = self._locks
@@ -126,7 +128,9 @@ class Unwritable:
         return "readonly_shm"
 
     def reader(self) -> apsw.Connection:
-        return database.connect(self.path, self._settings, query_only=True, unwritable=self._way)
+        return database.connect(
+            self.path, self._settings, query_only=True, unwritable=self._way
+        )
 
     def remains(self, _writer: apsw.Connection, _exclusively: Exclusively) -> Remains:
         return _Refusal(self._why)
@@ -153,7 +157,9 @@ class _Refusal:
 Location = OnDisk | Unwritable
 
 
-def opened(where: Path, settings: SqliteSettings, owner: str) -> tuple[Location, apsw.Connection]:
+def opened(
+    where: Path, settings: SqliteSettings, owner: str
+) -> tuple[Location, apsw.Connection]:
     """Where the database lies, and the connection to write with. One that cannot be written is
     opened all the same for a caller that only reads."""
     path = where.absolute()

@@ -46,7 +46,10 @@ else:
 
     def _lock(handle: int, exclusive: bool) -> bool:
         try:
-            fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(
+                handle,
+                (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB,
+            )
         except BlockingIOError:
             return False
         return True
@@ -81,7 +84,9 @@ class Locks:
         try:
             self._folder.mkdir(_FOLDER_MODE, exist_ok=True)
         except OSError as error:
-            raise _refusal(error, f"cannot make the lock folder {self._folder}") from error
+            raise _refusal(
+                error, f"cannot make the lock folder {self._folder}"
+            ) from error
 
     def hold_open(self, exclusive: bool = False) -> None:
         """Say that the store is in use, or (exclusively) that no other process may use it."""
@@ -203,7 +208,9 @@ class Locks:
         try:
             return os.open(self._folder / name, self._flags, _FILE_MODE)
         except OSError as error:
-            raise _refusal(error, f"cannot open the lock file {self._folder / name}") from error
+            raise _refusal(
+                error, f"cannot open the lock file {self._folder / name}"
+            ) from error
 
     def _is_at(self, handle: int, name: str) -> bool:
         """Whether a file opened by name is still the one of that name: a sweep may have come

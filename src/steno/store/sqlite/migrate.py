@@ -50,7 +50,10 @@ def open_path(path: Path, settings: SqliteSettings, locks: Locks) -> None:
 
         adopt.after_strangers(path, settings, locks)
     locks.hold_open()
-    if database.prepare(path, settings, STEPS[-1].version) != (STEPS[-1].version, True):
+    if database.prepare(path, settings, STEPS[-1].version) != (
+        STEPS[-1].version,
+        True,
+    ):
         locks.close()
         locks.hold_open(exclusive=True)
         _migrate(path, settings)
@@ -88,7 +91,12 @@ def _relist(connection: apsw.Connection) -> None:
         row.list_row, row.listed = codec.encode(listing), row.head
         # What was not due does not become so by being read again.
         row.marks = (marks_of(listing) - {"due"}) | (row.marks & {"due"})
-        values = (row.list_row.decode(), row.listed, session_crc(row), *columns_of(row.marks))
+        values = (
+            row.list_row.decode(),
+            row.listed,
+            session_crc(row),
+            *columns_of(row.marks),
+        )
         reader.all("relist", *values, row.n)
 
 

@@ -16,10 +16,24 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq, hash_of
-from steno.store.backend import SEQ_MAX, Behind, ChangeRow, ImportRow, KeyRow, SessionRow
+from steno.store.backend import (
+    SEQ_MAX,
+    Behind,
+    ChangeRow,
+    ImportRow,
+    KeyRow,
+    SessionRow,
+)
 from steno.store.errors import JournalCorrupt
 from steno.store.protocol import Damage, Keyed, Mark, Piece, Report
-from steno.store.rows import as_kind, to_added, to_change, to_drafts, to_records, to_session
+from steno.store.rows import (
+    as_kind,
+    to_added,
+    to_change,
+    to_drafts,
+    to_records,
+    to_session,
+)
 from steno.store.sqlite.database import translated
 from steno.store.sqlite.sql import STATEMENTS
 
@@ -51,7 +65,9 @@ class Reader:
             try:
                 yield self
             finally:
-                if self.connection.in_transaction:  # SQLite ends it by itself where the disk fails
+                if (
+                    self.connection.in_transaction
+                ):  # SQLite ends it by itself where the disk fails
                     self.connection.execute("rollback")
 
     def one(self, name: str, *values: "SQLiteValue") -> tuple[Any, ...] | None:
@@ -85,7 +101,11 @@ class Reader:
     def named(self, prefix: str, after: str, limit: int) -> list[str]:
         begin = codec.escape(prefix)
         found = self.all(
-            "sessions_named", begin, begin + chr(sys.maxunicode), codec.escape(after), limit
+            "sessions_named",
+            begin,
+            begin + chr(sys.maxunicode),
+            codec.escape(after),
+            limit,
         )
         return [str(row[0]) for row in found]
 
@@ -93,7 +113,9 @@ class Reader:
         self, mark: Mark | None, limit: int, before: int | None = None, after: int = 0
     ) -> Iterator[SessionRow]:
         if before is None:
-            yield from map(to_session, self.all("numbered_after" + _SUFFIX[mark], after, limit))
+            yield from map(
+                to_session, self.all("numbered_after" + _SUFFIX[mark], after, limit)
+            )
             return
         rows = self.connection.execute(
             STATEMENTS["changed_before" + _SUFFIX[mark]], (before, limit)
@@ -102,7 +124,9 @@ class Reader:
             while (raw := rows.fetchone()) is not None:
                 row = to_session(raw)
                 if row.touched >= before:
-                    raise JournalCorrupt(f"session {row.id!r}: the index of lists is damaged")
+                    raise JournalCorrupt(
+                        f"session {row.id!r}: the index of lists is damaged"
+                    )
                 before = row.touched
                 yield row
 
@@ -122,7 +146,10 @@ class Reader:
         return int(last)
 
     def told(self, source: str) -> list[str]:
-        return [str(id) for (id,) in self.all("sessions_told", _json(codec.escape(source)))]
+        return [
+            str(id)
+            for (id,) in self.all("sessions_told", _json(codec.escape(source)))
+        ]
 
     def heads(self, ids: Sequence[str]) -> dict[str, tuple[Seq, int | None]]:
         """In one row: each row hands Python's lock over."""
@@ -132,7 +159,13 @@ class Reader:
     # --- facts and drafts
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         limit = min(limit, SEQ_MAX)
         if kinds:
@@ -141,10 +174,14 @@ class Reader:
         rows = self.all("facts_between", n, after, upto, limit)
         found = to_records(row.id, n, rows, after + 1)
         if len(found) < min(upto - after, limit):
-            raise JournalCorrupt(f"session {row.id!r}: fact {after + 1 + len(found)} is missing")
+            raise JournalCorrupt(
+                f"session {row.id!r}: fact {after + 1 + len(found)} is missing"
+            )
         return found
 
-    def facts_at(self, places: Mapping[str, Sequence[Seq]]) -> dict[tuple[str, Seq], Record]:
+    def facts_at(
+        self, places: Mapping[str, Sequence[Seq]]
+    ) -> dict[tuple[str, Seq], Record]:
         wanted = _json([(codec.escape(id), seqs) for id, seqs in places.items()])
         found: dict[tuple[str, Seq], Record] = {}
         for id, n, *row in self.all("facts_at", wanted):
@@ -161,7 +198,10 @@ class Reader:
             rows = self.all("drafts_of", row.n)
         else:
             rows = self.all("drafts_of_stream", row.n, started)
-        return [Piece(draft.stream, 0, draft.text) for draft in to_drafts(row.id, row.n, rows)]
+        return [
+            Piece(draft.stream, 0, draft.text)
+            for draft in to_drafts(row.id, row.n, rows)
+        ]
 
     def _tails(self, row: SessionRow, seen: Mapping[Stream, int]) -> list[Piece]:
         """The cost is that of what is new, not of the whole streams."""
@@ -206,7 +246,11 @@ class Reader:
 
     def _payload_head(self, hash: Hash, length: int) -> bytes | None:
         if length == 0:
-            return None if self.one("payload_exists", codec.escape(hash)) is None else b""
+            return (
+                None
+                if self.one("payload_exists", codec.escape(hash)) is None
+                else b""
+            )
         row = self.one("payload_head", length, codec.escape(hash))
         return None if row is None else row[0]
 
@@ -273,9 +317,13 @@ def _pages(reader: Reader) -> Iterator[Damage]:
 
 def _dangling(reader: Reader) -> Iterator[Damage]:
     for source, key in reader.all("keys_dangling"):
-        yield Damage(f"key {key!r} of {source!r}", "refers to a fact that does not exist")
+        yield Damage(
+            f"key {key!r} of {source!r}", "refers to a fact that does not exist"
+        )
     for session, started in reader.all("drafts_dangling"):
-        yield Damage(f"draft of fact {started}, session number {session}", "belongs to no fact")
+        yield Damage(
+            f"draft of fact {started}, session number {session}", "belongs to no fact"
+        )
     for (n,) in reader.all("facts_dangling"):
         yield Damage(f"facts of session number {n}", "belong to no session")
     for (hash,) in reader.all("payloads_dangling"):
@@ -290,7 +338,9 @@ def _changes(reader: Reader) -> Iterator[Damage]:
             after = _onward(after, row[0])
             to_change(row)
     if after > reader.last_place():
-        yield Damage("the feed of changes", f"change {after} has a place that was not given")
+        yield Damage(
+            "the feed of changes", f"change {after} has a place that was not given"
+        )
     for (place,) in reader.all("changes_of_facts"):
         yield Damage("the feed of changes", f"change {place} has the place of a fact")
     for (id,) in reader.all("imports_untold"):

@@ -38,7 +38,8 @@ class ManyRows:
     def __init__(self, name: str, width: int) -> None:
         row = "(" + ", ".join("?" * width) + ")"
         self._sized = [
-            (size, STATEMENTS[name].format(rows=", ".join([row] * size))) for size in _SIZES
+            (size, STATEMENTS[name].format(rows=", ".join([row] * size)))
+            for size in _SIZES
         ]
         self.one = self._sized[-1][1]
 

@@ -50,7 +50,9 @@ class BlockingStore(_Sqlite, facade.BlockingStore):
 
 class SqliteStore(_Sqlite, facade.AsyncStore):
     @classmethod
-    async def open(cls, where: Path, settings: Settings | None = None) -> "SqliteStore":
+    async def open(
+        cls, where: Path, settings: Settings | None = None
+    ) -> "SqliteStore":
         from asyncio import to_thread
 
         return cls(await to_thread(_opened, where, settings))

@@ -82,7 +82,9 @@ class Watch:
 
         self._bell, self._bell_push = socket.socketpair()
         self._bell_push.setblocking(False)
-        self._thread = threading.Thread(target=self._serve, name="steno-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._serve, name="steno-watch", daemon=True
+        )
         self._thread.start()
 
     def discard(self, tell: Callable[[], None]) -> None:
@@ -101,7 +103,9 @@ class Watch:
         self._tell()
 
     def _rouse(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # then it has been roused often enough
+        with contextlib.suppress(
+            BlockingIOError
+        ):  # then it has been roused often enough
             self._bell_push.send(b".")
 
     def _tell(self) -> None:
@@ -116,7 +120,10 @@ class Watch:
         with DefaultSelector() as selector:
             selector.register(self._bell, EVENT_READ)
             while not self._closed.is_set():
-                with contextlib.suppress(StoreError, apsw.Error), self._reader() as connection:
+                with (
+                    contextlib.suppress(StoreError, apsw.Error),
+                    self._reader() as connection,
+                ):
                     self._watch(connection, selector)
                 self._disarm(selector)
                 self._tell()  # those who look find out themselves what is wrong
@@ -144,7 +151,9 @@ class Watch:
                 self._sleep(selector, None)
                 version = None  # so that the next one is told of what came before the first look
             elif calm_s < BUSY_S:
-                self._closed.wait(_BLIND_PACE_S if self._alarm is None else max(_PACE_S, calm_s))
+                self._closed.wait(
+                    _BLIND_PACE_S if self._alarm is None else max(_PACE_S, calm_s)
+                )
             elif self._alarm is not None or not self._arm(selector):
                 self._sleep(selector, REST_S)
 

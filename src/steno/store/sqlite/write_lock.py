@@ -88,8 +88,12 @@ class FileQueue:
             return os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             kind = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
-            word = "the disk is full" if kind is StoreFull else "the store is read-only"
-            raise kind(f"nothing was stored: {word} ({self._file}: {error.strerror})") from error
+            word = (
+                "the disk is full" if kind is StoreFull else "the store is read-only"
+            )
+            raise kind(
+                f"nothing was stored: {word} ({self._file}: {error.strerror})"
+            ) from error
 
     def _queue(self) -> None:
         place = _Wait(self._handle)

@@ -14,7 +14,16 @@ from steno.journal import codec
 from steno.journal.drafts import Stream
 from steno.journal.facts import Record
 from steno.journal.parts import Hash, Seq
-from steno.store.backend import Begun, Behind, Needs, Noted, Saved, SessionRow, marks_of, new_row
+from steno.store.backend import (
+    Begun,
+    Behind,
+    Needs,
+    Noted,
+    Saved,
+    SessionRow,
+    marks_of,
+    new_row,
+)
 from steno.store.errors import JournalCorrupt, OutcomeUnknown, StoreError
 from steno.store.protocol import Piece
 from steno.store.rows import change_crc, columns_of, draft_crc, fact_crc, session_crc
@@ -123,7 +132,13 @@ class SqliteWriter(Reader):
     # --- asking for what was just added
 
     def facts(
-        self, row: SessionRow, n: int, after: Seq, upto: Seq, kinds: Sequence[str], limit: int
+        self,
+        row: SessionRow,
+        n: int,
+        after: Seq,
+        upto: Seq,
+        kinds: Sequence[str],
+        limit: int,
     ) -> list[Record]:
         self._flush_facts()
         return super().facts(row, n, after, upto, kinds, limit)
@@ -140,10 +155,16 @@ class SqliteWriter(Reader):
 
     # --- sessions
 
-    def make(self, id: str, name: str | None, parent: int | None, base: Seq) -> SessionRow:
+    def make(
+        self, id: str, name: str | None, parent: int | None, base: Seq
+    ) -> SessionRow:
         bound = None if name is None else codec.escape(name)
-        touched = self._top + 1  # the id that its first fact will have: no other session has it
-        [(n,)] = self.all("insert_session", id, bound, parent, base, touched, "", base)
+        touched = (
+            self._top + 1
+        )  # the id that its first fact will have: no other session has it
+        [(n,)] = self.all(
+            "insert_session", id, bound, parent, base, touched, "", base
+        )
         return new_row(n, id, name, parent, base, touched)
 
     def save(self, saved: Sequence[Saved]) -> None:
@@ -155,8 +176,20 @@ class SqliteWriter(Reader):
             row.marks = marks_of(one.listing)
             row.touched = row.touched if one.touched is None else one.touched
             lease = (row.token, row.owner, row.expires_ms)
-            listed = (row.touched, row.list_row.decode(), row.listed, session_crc(row))
-            values = (row.n, row.id, row.base, *lease, *listed, *columns_of(row.marks))
+            listed = (
+                row.touched,
+                row.list_row.decode(),
+                row.listed,
+                session_crc(row),
+            )
+            values = (
+                row.n,
+                row.id,
+                row.base,
+                *lease,
+                *listed,
+                *columns_of(row.marks),
+            )
             (still if one.touched is None else moved).append(values)
         for rows, statements in ((still, _SAVE_SESSIONS), (moved, _MOVE_SESSIONS)):
             for statement, flat in statements.split(rows):
@@ -270,7 +303,9 @@ class SqliteWriter(Reader):
         owner, keys = self.one("import_of", n) or (None, 0)
         return owner, keys
 
-    def end_import(self, n: int, id: str, name: str | None, head: Seq, place: int) -> SessionRow:
+    def end_import(
+        self, n: int, id: str, name: str | None, head: Seq, place: int
+    ) -> SessionRow:
         self._flush_facts()
         bound = None if name is None else codec.escape(name)
         while self.one("place_taken", place) is not None:

@@ -17,7 +17,14 @@ from msgspec import Meta, Struct
 from steno.journal.facts import ToolSpec
 from steno.journal.parts import Failed, Interrupted, Outcome, Returned, Text
 from steno.tools.builtin import EDIT_SPEC, WRITE_SPEC
-from steno.tools.files.handles import content, folder_of, locate, put, text_in, there_now
+from steno.tools.files.handles import (
+    content,
+    folder_of,
+    locate,
+    put,
+    text_in,
+    there_now,
+)
 from steno.tools.protocol import (
     BadArguments,
     Journaled,
@@ -75,16 +82,22 @@ class FileTool(Generic[Asked]):
         self._workspace = workspace
 
     async def check(self, arguments: str) -> None:
-        locate(self._workspace.folder, decode_arguments(arguments, self._arguments).path)
+        locate(
+            self._workspace.folder, decode_arguments(arguments, self._arguments).path
+        )
 
     async def prepare(self, arguments: str) -> Prepared:
         asked = decode_arguments(arguments, self._arguments)
         locate(self._workspace.folder, asked.path)
-        return _ChangeCall(self._workspace, asked.path, lambda: self._plan(self._workspace, asked))
+        return _ChangeCall(
+            self._workspace, asked.path, lambda: self._plan(self._workspace, asked)
+        )
 
     def plan(self, arguments: str) -> Change:
         """What a call would do. Raises `BadArguments`, `Unusable` or `OSError` if nothing."""
-        return self._plan(self._workspace, decode_arguments(arguments, self._arguments))
+        return self._plan(
+            self._workspace, decode_arguments(arguments, self._arguments)
+        )
 
 
 def write_file(workspace: Workspace) -> FileTool[WriteArguments]:
@@ -96,7 +109,9 @@ def edit_file(workspace: Workspace) -> FileTool[EditArguments]:
 
 
 class _ChangeCall:
-    def __init__(self, workspace: Workspace, path: str, plan: Callable[[], Change]) -> None:
+    def __init__(
+        self, workspace: Workspace, path: str, plan: Callable[[], Change]
+    ) -> None:
         self.group: int | None = None
         self._workspace = workspace
         self._path = path
@@ -126,7 +141,9 @@ class _ChangeCall:
 def _write(workspace: Workspace, asked: WriteArguments) -> Change:
     data = asked.content.encode()
     before = there_now(workspace, asked.path)
-    told = f"{'made' if before is None else 'replaced'} {asked.path}: {len(data)} bytes"
+    told = (
+        f"{'made' if before is None else 'replaced'} {asked.path}: {len(data)} bytes"
+    )
     return Change(asked.path, before, data, told)
 
 
@@ -140,7 +157,9 @@ def _edit(workspace: Workspace, asked: EditArguments) -> Change:
     if first < 0:
         mixed = b"\n" in old and b"\r\n" in data and b"\r\n" not in old
         hint = "; its lines end in CR LF" if mixed else ""
-        raise Unusable(f"`old` does not occur in {asked.path}{hint}. Nothing was changed.")
+        raise Unusable(
+            f"`old` does not occur in {asked.path}{hint}. Nothing was changed."
+        )
     if not asked.all and data.find(old, first + 1) >= 0:
         raise Unusable(
             f"`old` occurs more than once in {asked.path}; add text around it, or set `all`. "

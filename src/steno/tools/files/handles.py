@@ -37,7 +37,9 @@ def locate(workspace: Path, path: str) -> tuple[Path, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def folder_of(workspace: Workspace, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+def folder_of(
+    workspace: Workspace, path: str, make: bool = False
+) -> Iterator[tuple[int, str]]:
     """A handle on the folder that holds a file, and the file's name in it."""
     root, (*folders, name) = locate(workspace.folder, path)
     hidden = [folder.stat() for folder in workspace.sandbox.hidden if folder.exists()]
@@ -48,7 +50,9 @@ def folder_of(workspace: Workspace, path: str, make: bool = False) -> Iterator[t
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(folder, dir_fd=handle)
-            deeper = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            deeper = os.open(
+                folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle
+            )
             os.close(handle)
             handle = deeper
             _refuse_hidden(handle, hidden, path)
@@ -60,7 +64,9 @@ def folder_of(workspace: Workspace, path: str, make: bool = False) -> Iterator[t
 def _refuse_hidden(folder: int, hidden: Sequence[os.stat_result], path: str) -> None:
     """By what the folder is, not by its name: a file system may have many names for one."""
     if any(os.path.samestat(os.fstat(folder), one) for one in hidden):
-        raise Unusable(f"{path} is in the folder of steno itself, which no tool reads or writes")
+        raise Unusable(
+            f"{path} is in the folder of steno itself, which no tool reads or writes"
+        )
 
 
 def content(folder: int, name: str, path: str) -> bytes:
@@ -94,13 +100,17 @@ def there_now(workspace: Workspace, path: str) -> bytes | None:
         return None
 
 
-def put(workspace: Workspace, path: str, before: bytes | None, after: bytes | None) -> None:
+def put(
+    workspace: Workspace, path: str, before: bytes | None, after: bytes | None
+) -> None:
     """Give a file other content, or (None) take it away, if it holds what it held before."""
     with folder_of(workspace, path, make=after is not None) as (folder, name):
         there = replaceable(folder, name, path)
         now = None if there is None else content(folder, name, path)
         if now != before:
-            raise Unusable(f"{path} was changed by something else meanwhile. Nothing was changed.")
+            raise Unusable(
+                f"{path} was changed by something else meanwhile. Nothing was changed."
+            )
         if after is not None:
             replace(folder, name, after, there)
         elif there is not None:
@@ -129,11 +139,16 @@ def replaceable(folder: int, name: str, path: str) -> os.stat_result | None:
         return None
 
 
-def replace(folder: int, name: str, data: bytes, there: os.stat_result | None) -> None:
+def replace(
+    folder: int, name: str, data: bytes, there: os.stat_result | None
+) -> None:
     """Whole or not at all. The mode and owner of a file that was there stay."""
     beside = f".steno-{os.urandom(8).hex()}.tmp"
     file = os.open(
-        beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder
+        beside,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW,
+        0o666,
+        dir_fd=folder,
     )
     try:
         with os.fdopen(file, "wb") as writing:

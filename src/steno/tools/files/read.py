@@ -54,7 +54,9 @@ class _ReadCall:
     async def run(self, output: Output) -> Outcome:
         if self._stopped:
             return Interrupted()
-        from steno.models.conversation import picture_type  # heavy, and so loaded with the call
+        from steno.models.conversation import (
+            picture_type,
+        )  # heavy, and so loaded with the call
 
         path = self._asked.path
         try:
@@ -89,8 +91,12 @@ async def _picture(data: bytes, path: str, output: Journaled) -> Image:
 
     media_type = picture_type(data) or ""
     if len(data) > PICTURE_BYTES_MAX:
-        raise Unusable(f"{path} is too large: an image may have {PICTURE_BYTES_MAX} bytes")
-    return Image(await output.put(data), media_type, len(data), path.rpartition("/")[2])
+        raise Unusable(
+            f"{path} is too large: an image may have {PICTURE_BYTES_MAX} bytes"
+        )
+    return Image(
+        await output.put(data), media_type, len(data), path.rpartition("/")[2]
+    )
 
 
 def excerpt(text: str, asked: ReadArguments, chars_max: int) -> str:
@@ -100,7 +106,9 @@ def excerpt(text: str, asked: ReadArguments, chars_max: int) -> str:
     if not lines:
         return "[the file is empty]"
     if asked.offset > len(lines):
-        raise Unusable(f"`offset` is {asked.offset}, but the file has {len(lines)} lines")
+        raise Unusable(
+            f"`offset` is {asked.offset}, but the file has {len(lines)} lines"
+        )
     wanted = lines[asked.offset - 1 :][: asked.limit]
     if len(wanted[0]) > chars_max:
         note = (

@@ -17,7 +17,13 @@ from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
 from steno.tools.builtin import FETCH_SPEC
-from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
+from steno.tools.protocol import (
+    BadArguments,
+    Prepared,
+    Reading,
+    Unusable,
+    decode_arguments,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -37,7 +43,9 @@ def is_public(address: str) -> bool:
 
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        inner = (
+            ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        )
         if inner is not None:
             return is_public(str(inner))
         if ip in ipaddress.ip_network("64:ff9b::/96"):
@@ -51,7 +59,9 @@ class FetchUrl:
     spec: ToolSpec = FETCH_SPEC
     approval: Literal["none", "ask"] = "ask"
 
-    def __init__(self, chars_max: int, may_reach: Callable[[str], bool] = is_public) -> None:
+    def __init__(
+        self, chars_max: int, may_reach: Callable[[str], bool] = is_public
+    ) -> None:
         self._chars_max = chars_max
         self._may_reach = may_reach
 
@@ -72,7 +82,9 @@ class FetchUrl:
             async with asyncio.timeout(TIME_LIMIT_S):
                 return await self._followed(url)
         except TimeoutError as error:
-            raise Unusable(f"{url} did not answer within {TIME_LIMIT_S:.0f} s") from error
+            raise Unusable(
+                f"{url} did not answer within {TIME_LIMIT_S:.0f} s"
+            ) from error
         except aiohttp.InvalidURL as error:
             raise Unusable(f"{url} is no address that can be fetched") from error
         except LOST as error:
@@ -91,9 +103,17 @@ class FetchUrl:
         ) as session:
             for _ in range(REDIRECTS_MAX + 1):
                 self._check_host(_checked(url))
-                headers = {"User-Agent": "steno", "Accept": "text/*, application/json, */*;q=0.5"}
-                async with session.get(url, allow_redirects=False, headers=headers) as answer:
-                    if answer.status in (301, 302, 303, 307, 308) and "Location" in answer.headers:
+                headers = {
+                    "User-Agent": "steno",
+                    "Accept": "text/*, application/json, */*;q=0.5",
+                }
+                async with session.get(
+                    url, allow_redirects=False, headers=headers
+                ) as answer:
+                    if (
+                        answer.status in (301, 302, 303, 307, 308)
+                        and "Location" in answer.headers
+                    ):
                         url = urljoin(url, answer.headers["Location"])
                         continue
                     return await self._text(url, answer)
@@ -117,13 +137,20 @@ class FetchUrl:
 
         class Guarded(AbstractResolver):
             async def resolve(
-                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+                self,
+                host: str,
+                port: int = 0,
+                family: socket.AddressFamily = socket.AF_INET,
             ) -> list[ResolveResult]:
                 loop = asyncio.get_running_loop()
                 try:
-                    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                    found = await loop.getaddrinfo(
+                        host, port, type=socket.SOCK_STREAM
+                    )
                 except OSError as error:
-                    raise Unusable(f"there is no host {host}: {error.strerror}") from error
+                    raise Unusable(
+                        f"there is no host {host}: {error.strerror}"
+                    ) from error
                 for *_, address in found:
                     if not may_reach(str(address[0])):
                         raise Unusable(_refusal(host, str(address[0])))
@@ -146,7 +173,9 @@ class FetchUrl:
 
     async def _text(self, url: str, answer: "aiohttp.ClientResponse") -> str:
         data = await answer.content.read(BYTES_MAX + 1)
-        while len(data) <= BYTES_MAX and (chunk := await answer.content.read(BYTES_MAX)):
+        while len(data) <= BYTES_MAX and (
+            chunk := await answer.content.read(BYTES_MAX)
+        ):
             data += chunk
         cut = len(data) > BYTES_MAX
         kind = answer.content_type
@@ -174,7 +203,9 @@ def _checked(url: str) -> str:
     except ValueError as error:
         raise BadArguments(f"`url` cannot be used: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise BadArguments("`url` must begin with http:// or https:// and name a host")
+        raise BadArguments(
+            "`url` must begin with http:// or https:// and name a host"
+        )
     if "@" in parts.netloc:
         raise BadArguments("`url` must name no user and no password")
     return host

@@ -91,7 +91,9 @@ def inside(workspace: Workspace, path: str) -> Path:
     if not meant.is_relative_to(root):
         raise BadArguments(f"`path` is outside the workspace: {path}")
     if any(meant.is_relative_to(hidden) for hidden in _hidden(workspace)):
-        raise BadArguments(f"{path} is in the folder of steno itself, which no tool reads")
+        raise BadArguments(
+            f"{path} is in the folder of steno itself, which no tool reads"
+        )
     return meant
 
 
@@ -121,20 +123,25 @@ def _listed(workspace: Workspace, asked: ListArguments) -> str:
 
 
 def _found(workspace: Workspace, asked: FindArguments) -> str:
-    root, folder = Path(os.path.realpath(workspace.folder)), inside(workspace, asked.path)
+    root, folder = (
+        Path(os.path.realpath(workspace.folder)),
+        inside(workspace, asked.path),
+    )
     matches = as_expression(asked.pattern)
     walk = Walk(folder, _hidden(workspace))
     rows = []
     for file in walk.files():
         name = file.relative_to(folder).as_posix()
-        if matches.fullmatch(name) or ("/" not in asked.pattern and matches.fullmatch(file.name)):
+        if matches.fullmatch(name) or (
+            "/" not in asked.pattern and matches.fullmatch(file.name)
+        ):
             rows.append((file.lstat().st_mtime_ns, file.relative_to(root).as_posix()))
     rows.sort(key=lambda row: (-row[0], row[1]))
     if not rows:
         return "[no file matches]" + walk.left_out()
-    return _cut([name for _, name in rows], LISTED_MAX, workspace.output_chars_max) + (
-        walk.left_out()
-    )
+    return _cut(
+        [name for _, name in rows], LISTED_MAX, workspace.output_chars_max
+    ) + (walk.left_out())
 
 
 def _cut(rows: list[str], most: int, chars_max: int) -> str:

@@ -18,7 +18,13 @@ from msgspec import Meta, Struct
 from steno.journal.facts import ToolSpec
 from steno.tools.builtin import GREP_SPEC
 from steno.tools.looking.folders import inside
-from steno.tools.protocol import BadArguments, Prepared, Reading, Workspace, decode_arguments
+from steno.tools.protocol import (
+    BadArguments,
+    Prepared,
+    Reading,
+    Workspace,
+    decode_arguments,
+)
 from steno.workspace.walk import SKIPPED, TIME_LIMIT_S, Walk, as_expression
 
 MATCHES_MAX = 500
@@ -49,12 +55,16 @@ class SearchFiles:
             re.compile(asked.pattern)
             as_expression(asked.files)
         except (re.error, ValueError) as error:
-            raise BadArguments(f"`pattern` is no regular expression: {error}") from error
+            raise BadArguments(
+                f"`pattern` is no regular expression: {error}"
+            ) from error
 
         command = _ripgrep(self._workspace, where, asked)
         return Reading(lambda: asyncio.to_thread(self._search, command, where, asked))
 
-    def _search(self, command: list[str] | None, where: Path, asked: GrepArguments) -> str:
+    def _search(
+        self, command: list[str] | None, where: Path, asked: GrepArguments
+    ) -> str:
         """In a process of its own, which can be ended: an expression can take for ever. -P: no
         module is looked for in the workspace."""
         root, hidden = str(self._workspace.folder), self._workspace.sandbox.hidden
@@ -96,7 +106,9 @@ class FoundLines:
         """False when there is no more room."""
         match = _FOUND.match(line)
         shown = line if match is None else f"{match[1]}:{match[2]}: {match[3]}"
-        text = shown if len(shown) <= LINE_CHARS_MAX else shown[:LINE_CHARS_MAX] + " […]"
+        text = (
+            shown if len(shown) <= LINE_CHARS_MAX else shown[:LINE_CHARS_MAX] + " […]"
+        )
         self._room -= len(text) + 1
         self._matches += match is not None
         if self._room < 0 or self._matches > MATCHES_MAX:
@@ -125,7 +137,9 @@ def _given(process: "subprocess.Popen[bytes]") -> Iterator[str]:
         yield raw.decode("utf-8", "replace").rstrip("\r\n").removeprefix("./")
 
 
-def _ripgrep(workspace: Workspace, where: Path, asked: GrepArguments) -> list[str] | None:
+def _ripgrep(
+    workspace: Workspace, where: Path, asked: GrepArguments
+) -> list[str] | None:
     """The command that searches; None where ripgrep is not installed."""
     from shutil import which
 
@@ -133,8 +147,20 @@ def _ripgrep(workspace: Workspace, where: Path, asked: GrepArguments) -> list[st
     if program is None:
         return None
     root = Path(os.path.realpath(workspace.folder))
-    words = [program, "--no-config", "--line-number", "--no-heading", "--color=never", "--hidden"]
-    words += ["--with-filename", "--sort=path", "--max-columns=4096", f"--context={asked.around}"]
+    words = [
+        program,
+        "--no-config",
+        "--line-number",
+        "--no-heading",
+        "--color=never",
+        "--hidden",
+    ]
+    words += [
+        "--with-filename",
+        "--sort=path",
+        "--max-columns=4096",
+        f"--context={asked.around}",
+    ]
     words += ["--ignore-case"] if asked.ignore_case else []
     words += [f"--glob={asked.files}"] if asked.files else []
     words += [f"--glob=!{name}/" for name in sorted(SKIPPED)]
@@ -142,7 +168,13 @@ def _ripgrep(workspace: Workspace, where: Path, asked: GrepArguments) -> list[st
         with contextlib.suppress(ValueError):
             below = Path(os.path.realpath(hidden)).relative_to(root)
             words.append(f"--glob=!/{below.as_posix()}/")
-    return [*words, "--regexp", asked.pattern, "--", f"./{where.relative_to(root).as_posix()}"]
+    return [
+        *words,
+        "--regexp",
+        asked.pattern,
+        "--",
+        f"./{where.relative_to(root).as_posix()}",
+    ]
 
 
 # --- without ripgrep, in a process of its own -----------------------------------------------------
@@ -160,10 +192,14 @@ def scan(search: Scan) -> Iterator[str]:
     asked, root = search.asked, Path(os.path.realpath(search.root))
     wanted = re.compile(asked.pattern, re.IGNORECASE if asked.ignore_case else 0)
     only = as_expression(asked.files) if asked.files else None
-    walk = Walk(Path(search.where), [Path(os.path.realpath(one)) for one in search.hidden])
+    walk = Walk(
+        Path(search.where), [Path(os.path.realpath(one)) for one in search.hidden]
+    )
     for file in walk.files():
         name = file.relative_to(root).as_posix()
-        if only is not None and not (only.fullmatch(file.name) or only.fullmatch(name)):
+        if only is not None and not (
+            only.fullmatch(file.name) or only.fullmatch(name)
+        ):
             continue
         lines = _lines(file)
         hits = {number for number, line in enumerate(lines) if wanted.search(line)}
@@ -185,7 +221,9 @@ def _lines(file: Path) -> list[str]:
         data = file.read_bytes()
     except OSError:
         return []
-    return [] if b"\0" in data[:8_000] else data.decode("utf-8", "replace").splitlines()
+    return (
+        [] if b"\0" in data[:8_000] else data.decode("utf-8", "replace").splitlines()
+    )
 
 
 if __name__ == "__main__":

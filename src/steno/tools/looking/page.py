@@ -9,7 +9,19 @@ class _Page(HTMLParser):
 
     _UNSEEN = frozenset(("script", "style", "noscript", "svg", "template", "head"))
     _BREAKS = frozenset(
-        ("p", "div", "section", "article", "header", "footer", "main", "nav", "ul", "ol", "table")
+        (
+            "p",
+            "div",
+            "section",
+            "article",
+            "header",
+            "footer",
+            "main",
+            "nav",
+            "ul",
+            "ol",
+            "table",
+        )
     ) | frozenset(("tr", "br", "hr", "pre", "blockquote"))
 
     def __init__(self) -> None:
@@ -35,7 +47,11 @@ class _Page(HTMLParser):
             self._unseen = max(self._unseen - 1, 0)
         elif tag in self._BREAKS or re.fullmatch("h[1-6]", tag):
             self.pieces.append("\n")
-        elif tag == "a" and self._links and (link := self._links.pop()).startswith("http"):
+        elif (
+            tag == "a"
+            and self._links
+            and (link := self._links.pop()).startswith("http")
+        ):
             self.pieces.append(f" ({link})")
 
     def handle_data(self, data: str) -> None:

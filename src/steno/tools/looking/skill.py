@@ -23,7 +23,9 @@ class ReadSkill:
     approval: Literal["none", "ask"] = "none"
 
     def __init__(self, skills: Sequence[Command]) -> None:
-        told = "; ".join(f"{one.name}: {one.does[:DESCRIBED_CHARS_MAX]}" for one in skills)
+        told = "; ".join(
+            f"{one.name}: {one.does[:DESCRIBED_CHARS_MAX]}" for one in skills
+        )
         self._skills = {one.name: one for one in skills}
         self.spec = ToolSpec(
             name="read_skill",
@@ -41,7 +43,9 @@ class ReadSkill:
         async def text() -> str:
             await asyncio.sleep(0)
             if name not in self._skills:
-                raise Unusable(f"there is no skill {name!r}; there are: {', '.join(self._skills)}")
+                raise Unusable(
+                    f"there is no skill {name!r}; there are: {', '.join(self._skills)}"
+                )
             return self._skills[name].text
 
         return Reading(text)

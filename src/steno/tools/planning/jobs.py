@@ -7,7 +7,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from steno.journal.facts import ToolSpec
-from steno.tools.protocol import BadArguments, Prepared, Reading, Unusable, decode_arguments
+from steno.tools.protocol import (
+    BadArguments,
+    Prepared,
+    Reading,
+    Unusable,
+    decode_arguments,
+)
 
 LIST_SPEC = ToolSpec(
     name="list_jobs",
@@ -42,7 +48,9 @@ class ListJobsArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class ChangeJobArguments(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ChangeJobArguments(
+    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
+):
     act: Literal["add", "run", "pause", "resume", "remove"]
     id: Text = ""
     prompt: Text = ""
@@ -77,7 +85,10 @@ class ListJobs:
 
     async def _list(self) -> str:
         found = await self._jobs.listed()
-        return "\n".join(msgspec.json.encode(one).decode() for one in found) or "[no jobs]"
+        return (
+            "\n".join(msgspec.json.encode(one).decode() for one in found)
+            or "[no jobs]"
+        )
 
 
 class ChangeJob:
@@ -92,7 +103,9 @@ class ChangeJob:
         if asked.act == "add" and not asked.prompt:
             raise BadArguments("a job needs a `prompt`")
         if asked.act != "add" and not asked.id:
-            raise BadArguments(f"to {asked.act} a job give its `id`; list_jobs has them")
+            raise BadArguments(
+                f"to {asked.act} a job give its `id`; list_jobs has them"
+            )
         return Reading(lambda: self._change(asked))
 
     async def _change(self, asked: ChangeJobArguments) -> str:

@@ -44,7 +44,9 @@ def _talk(path: Path, began: str, n: int, held: list[str]) -> Talk:
     title = said.parts[0].text if said and isinstance(said.parts[0], Text) else ""
     id = f"{path.resolve().parent.name}/{began}/{n}"
     first = title.splitlines()[0][:80] if title else ""
-    return Talk(program=PROGRAM, id=id, where=short(path), entries=entries, title=first)
+    return Talk(
+        program=PROGRAM, id=id, where=short(path), entries=entries, title=first
+    )
 
 
 def _kind(line: str) -> str:

@@ -91,11 +91,19 @@ def _skeleton(path: Path, bad: list[tuple[str, str]]) -> tuple[list[Node], str, 
             side = ""
             if value.get("isSidechain") is True:
                 side = text_at(value, "agentId") or "helper"
-            parent = text_at(value, "parentUuid") or text_at(value, "logicalParentUuid")
+            parent = text_at(value, "parentUuid") or text_at(
+                value, "logicalParentUuid"
+            )
             message = text_at(value, "message", "id") if kind == "answer" else ""
             uuid = text_at(value, "uuid") or f"line {line.number}"
-            nodes.append(Node(len(nodes), uuid, parent, kind, message, side, line.offset))
-    title = titles.get("custom-title") or titles.get("ai-title") or titles.get("summary", "")
+            nodes.append(
+                Node(len(nodes), uuid, parent, kind, message, side, line.offset)
+            )
+    title = (
+        titles.get("custom-title")
+        or titles.get("ai-title")
+        or titles.get("summary", "")
+    )
     return nodes, title, session
 
 
@@ -112,8 +120,14 @@ def _kind(value: dict[str, Any]) -> str:
         return "other"
     if value.get("isCompactSummary") is True:
         return "summary"
-    content = value["message"].get("content") if isinstance(value.get("message"), dict) else None
-    if isinstance(content, list) and any(text_at(one, "type") == "tool_result" for one in content):
+    content = (
+        value["message"].get("content")
+        if isinstance(value.get("message"), dict)
+        else None
+    )
+    if isinstance(content, list) and any(
+        text_at(one, "type") == "tool_result" for one in content
+    ):
         return "result"
     if value.get("isMeta") is True or _scaffold(content):
         return "other"
@@ -128,11 +142,17 @@ def _scaffold(content: object) -> bool:
 
 
 def _tree(
-    path: Path, nodes: list[Node], session: str, title: str, notes: tuple[tuple[str, str], ...]
+    path: Path,
+    nodes: list[Node],
+    session: str,
+    title: str,
+    notes: tuple[tuple[str, str], ...],
 ) -> Iterator[Talk]:
     own = [node for node in nodes if not node.side]
     parents = {node.uuid: node.parent for node in own}
-    spoken = [node for node in own if node.kind in ("said", "answer", "result", "summary")]
+    spoken = [
+        node for node in own if node.kind in ("said", "answer", "result", "summary")
+    ]
     main = set(line_to(spoken[-1].uuid, parents)) if spoken else set()
     main |= _beside(own, main) | {n.uuid for n in own if n.kind in ("other", "title")}
     talk = Talk(
@@ -146,7 +166,11 @@ def _tree(
     if own:
         yield talk
     left = [node for node in own if node.uuid not in main]
-    known = list(_entries(path, [node for node in own if node.uuid in main])) if left else []
+    known = (
+        list(_entries(path, [node for node in own if node.uuid in main]))
+        if left
+        else []
+    )
     for leaf in _leaves(left)[:BRANCHES_MAX]:
         way = set(line_to(leaf.uuid, parents))
         way |= _beside(own, way)
@@ -155,7 +179,9 @@ def _tree(
             yield other
     for side in dict.fromkeys(node.side for node in nodes if node.side):
         helper = _entries(path, [node for node in nodes if node.side == side])
-        yield Talk(program=PROGRAM, id=f"{session}/{side}", where=short(path), entries=helper)
+        yield Talk(
+            program=PROGRAM, id=f"{session}/{side}", where=short(path), entries=helper
+        )
 
 
 def _beside(nodes: list[Node], way: set[str]) -> set[str]:
@@ -164,7 +190,9 @@ def _beside(nodes: list[Node], way: set[str]) -> set[str]:
     messages = {node.message for node in nodes if node.uuid in way and node.message}
     found = {node.uuid for node in nodes if node.message in messages}
     return found | {
-        node.uuid for node in nodes if node.kind == "result" and node.parent in found | way
+        node.uuid
+        for node in nodes
+        if node.kind == "result" and node.parent in found | way
     }
 
 
@@ -200,7 +228,9 @@ def _answer(held: list[Line]) -> Answer:
         tuple(parts),
         text_at(last, "message", "model"),
         anthropic_usage(last["message"].get("usage")),
-        "length" if text_at(last, "message", "stop_reason") == "max_tokens" else "complete",
+        "length"
+        if text_at(last, "message", "stop_reason") == "max_tokens"
+        else "complete",
         tuple(attached),
     )
 
@@ -208,10 +238,16 @@ def _answer(held: list[Line]) -> Answer:
 def _other(line: Line, kind: str) -> Iterator[Entry]:
     value, at_ms = line.value, ms_of(line.value.get("timestamp"))
     key = text_at(value, "uuid") or None
-    content = value["message"].get("content") if isinstance(value.get("message"), dict) else None
+    content = (
+        value["message"].get("content")
+        if isinstance(value.get("message"), dict)
+        else None
+    )
     if kind == "summary":
         parts, _ = anthropic_parts(content, PROGRAM)
-        yield Summarised(at_ms, "".join(part.text for part in parts if isinstance(part, Text)))
+        yield Summarised(
+            at_ms, "".join(part.text for part in parts if isinstance(part, Text))
+        )
         return
     if kind == "result":
         yield from _results(at_ms, list_at(value, "message", "content"))
@@ -236,5 +272,7 @@ def _results(at_ms: int, content: list[Any]) -> Iterator[Entry]:
             continue
         parts, attached = anthropic_parts(block.get("content"), PROGRAM)
         kept = tuple(part for part in parts if not isinstance(part, Opaque)) or parts
-        outcome: Outcome = Failed(kept) if block.get("is_error") is True else Returned(kept)
+        outcome: Outcome = (
+            Failed(kept) if block.get("is_error") is True else Returned(kept)
+        )
         yield ToolResult(at_ms, text_at(block, "tool_use_id"), outcome, attached)

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from steno.journal.facts import Usage
-from steno.journal.parts import Content, Failed, Reasoning, Returned, Text, ToolCall, text_of
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Reasoning,
+    Returned,
+    Text,
+    ToolCall,
+    text_of,
+)
 from steno.transfer.agents.reading import (
     Line,
     Unreadable,
@@ -28,7 +36,15 @@ from steno.transfer.agents.reading import (
     speaks,
     text_at,
 )
-from steno.transfer.agents.talk import Answer, Entry, Kept, Said, Summarised, Talk, ToolResult
+from steno.transfer.agents.talk import (
+    Answer,
+    Entry,
+    Kept,
+    Said,
+    Summarised,
+    Talk,
+    ToolResult,
+)
 
 PROGRAM = "codex"
 CALLS = ("function_call", "custom_tool_call", "local_shell_call")
@@ -36,7 +52,10 @@ OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def recognised(first: dict[str, Any]) -> bool:
-    return "payload" in first and text_at(first, "type") in ("session_meta", "response_item")
+    return "payload" in first and text_at(first, "type") in (
+        "session_meta",
+        "response_item",
+    )
 
 
 def open_rollout(path: Path) -> BinaryIO:
@@ -48,7 +67,9 @@ def open_rollout(path: Path) -> BinaryIO:
         except ImportError:
             why = "it is compressed; reading it needs the package zstandard"
             raise Unreadable(short(path), why) from None
-        raw = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), closefd=True)
+        raw = zstandard.ZstdDecompressor().stream_reader(
+            path.open("rb"), closefd=True
+        )
         return cast(BinaryIO, io.BufferedReader(raw))
     return path.open("rb")
 
@@ -122,7 +143,9 @@ def _said_by_model(kind: str, payload: Any) -> list[Content]:
         arguments = text_at(payload, "arguments") or as_json(
             payload.get("input", payload.get("action", {}))
         )
-        return [ToolCall(payload["call_id"], text_at(payload, "name") or what, arguments)]
+        return [
+            ToolCall(payload["call_id"], text_at(payload, "name") or what, arguments)
+        ]
     return []
 
 
@@ -139,13 +162,19 @@ def _usage(payload: Any) -> Usage | None:
     )
 
 
-def _entry(line: Line, kind: str, payload: Any, at_ms: int, typed: set[str]) -> Iterator[Entry]:
+def _entry(
+    line: Line, kind: str, payload: Any, at_ms: int, typed: set[str]
+) -> Iterator[Entry]:
     what = text_at(payload, "type")
     if what == "user_message" and kind == "event_msg" and text_at(payload, "message"):
         yield Said(at_ms, (Text(payload["message"]),))
     elif what == "message" and text_at(payload, "role") == "user":
         parts, attached = openai_parts(payload.get("content"), PROGRAM)
-        if not typed and speaks(parts) and not text_of(parts).lstrip().startswith("<"):
+        if (
+            not typed
+            and speaks(parts)
+            and not text_of(parts).lstrip().startswith("<")
+        ):
             yield Said(at_ms, parts, attached=attached)
         elif attached and text_of(parts).strip() in {one.strip() for one in typed}:
             pictures = tuple(one.part for one in attached)

@@ -13,7 +13,15 @@ from typing import Any
 import apsw
 
 from steno.journal.facts import StepEnding, Usage
-from steno.journal.parts import Content, Failed, Outcome, Reasoning, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Outcome,
+    Reasoning,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.transfer.agents.reading import (
     Unreadable,
     as_json,
@@ -26,7 +34,15 @@ from steno.transfer.agents.reading import (
     speaks,
     text_at,
 )
-from steno.transfer.agents.talk import Answer, Attached, Entry, Kept, Said, Summarised, Talk
+from steno.transfer.agents.talk import (
+    Answer,
+    Attached,
+    Entry,
+    Kept,
+    Said,
+    Summarised,
+    Talk,
+)
 from steno.transfer.agents.talk import ToolResult as Result
 
 Row = dict[str, Any]
@@ -37,14 +53,23 @@ HERMES_LIST = "\x00json:"
 class _Database:
     def __init__(self, path: Path) -> None:
         try:
-            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection = apsw.Connection(
+                str(path), flags=apsw.SQLITE_OPEN_READONLY
+            )
             self.tables = {
-                row["name"]: {one["name"] for one in self.all(f"pragma table_info({row['name']})")}
-                for row in self.all("select name from sqlite_master where type = 'table'")
+                row["name"]: {
+                    one["name"]
+                    for one in self.all(f"pragma table_info({row['name']})")
+                }
+                for row in self.all(
+                    "select name from sqlite_master where type = 'table'"
+                )
                 if str(row["name"]).replace("_", "").isalnum()
             }
         except apsw.Error as error:
-            raise Unreadable(short(path), f"it cannot be read as a database ({error})") from error
+            raise Unreadable(
+                short(path), f"it cannot be read as a database ({error})"
+            ) from error
 
     def all(self, statement: str, *bindings: object) -> Iterator[Row]:
         cursor = self._connection.cursor()
@@ -63,7 +88,9 @@ def program_of(path: Path) -> str:
     """Which program wrote a database; "" if none that is known."""
     database = _Database(path)
     try:
-        return next((name for name, (knows, _) in PROGRAMS.items() if knows(database)), "")
+        return next(
+            (name for name, (knows, _) in PROGRAMS.items() if knows(database)), ""
+        )
     finally:
         database.close()
 
@@ -76,7 +103,9 @@ def talks(path: Path) -> Iterator[Talk]:
                 yield from read(database, short(path))
                 return
     except apsw.Error as error:
-        raise Unreadable(short(path), f"its tables cannot be read ({error})") from error
+        raise Unreadable(
+            short(path), f"its tables cannot be read ({error})"
+        ) from error
     finally:
         database.close()
 
@@ -85,16 +114,17 @@ def talks(path: Path) -> Iterator[Talk]:
 
 
 def _is_hermes(database: _Database) -> bool:
-    return database.has("sessions", "source", "started_at", "parent_session_id") and database.has(
-        "messages", "session_id", "role", "content", "timestamp"
-    )
+    return database.has(
+        "sessions", "source", "started_at", "parent_session_id"
+    ) and database.has("messages", "session_id", "role", "content", "timestamp")
 
 
 def _hermes(database: _Database, where: str) -> Iterator[Talk]:
     """A session that was compressed goes on in a child; both are one talk. A child of another kind
     is a talk of its own."""
     sessions = {
-        str(row["id"]): row for row in database.all("select * from sessions order by rowid")
+        str(row["id"]): row
+        for row in database.all("select * from sessions order by rowid")
     }
     follows: dict[str, str] = {}
     for id, row in sessions.items():
@@ -112,17 +142,23 @@ def _hermes(database: _Database, where: str) -> Iterator[Talk]:
         entries = list(_hermes_entries(database, line, str(row.get("model") or "")))
         if entries:
             title = next(filter(None, reversed(titles)), "")
-            yield Talk(program="hermes", id=id, where=where, entries=entries, title=title)
+            yield Talk(
+                program="hermes", id=id, where=where, entries=entries, title=title
+            )
 
 
-def _hermes_entries(database: _Database, line: list[str], model: str) -> Iterator[Entry]:
+def _hermes_entries(
+    database: _Database, line: list[str], model: str
+) -> Iterator[Entry]:
     """After a summary the last rows stand again: those are left out, as one sees from their
     content."""
     seen: list[tuple[object, ...]] = []
     rows = [
         row
         for session in line
-        for row in database.all("select * from messages where session_id = ? order by id", session)
+        for row in database.all(
+            "select * from messages where session_id = ? order by id", session
+        )
     ]
     at = 0
     while at < len(rows):
@@ -132,7 +168,12 @@ def _hermes_entries(database: _Database, line: list[str], model: str) -> Iterato
         if _hermes_summary(row):
             following = [_hermes_key(one) for one in rows[at : at + len(seen)]]
             at += max(
-                (n for n in range(1, len(following) + 1) if seen[-n:] == following[:n]), default=0
+                (
+                    n
+                    for n in range(1, len(following) + 1)
+                    if seen[-n:] == following[:n]
+                ),
+                default=0,
             )
         else:
             seen.append(_hermes_key(row))
@@ -157,13 +198,23 @@ def _hermes_entry(row: Row, model: str) -> Iterator[Entry]:
         yield Said(at_ms, parts, attached=attached, hidden=hidden)
     elif role == "assistant":
         thought = row.get("reasoning") or row.get("reasoning_content")
-        spoken = ((Reasoning(str(thought)),) if thought else ()) + parts + _hermes_calls(row)
-        cut: StepEnding = "length" if row.get("finish_reason") == "length" else "complete"
+        spoken = (
+            ((Reasoning(str(thought)),) if thought else ())
+            + parts
+            + _hermes_calls(row)
+        )
+        cut: StepEnding = (
+            "length" if row.get("finish_reason") == "length" else "complete"
+        )
         yield Answer(at_ms, spoken, model, None, cut, attached, hidden)
     elif role == "tool" and row.get("tool_call_id"):
-        yield Result(at_ms, str(row["tool_call_id"]), Returned(parts), attached, hidden)
+        yield Result(
+            at_ms, str(row["tool_call_id"]), Returned(parts), attached, hidden
+        )
     else:
-        yield Kept(at_ms, as_json({key: row[key] for key in row if row[key] is not None}))
+        yield Kept(
+            at_ms, as_json({key: row[key] for key in row if row[key] is not None})
+        )
 
 
 def _hermes_content(content: str) -> object:
@@ -188,21 +239,31 @@ def _hermes_calls(row: Row) -> tuple[Content, ...]:
 
 
 def _is_opencode(database: _Database) -> bool:
-    return database.has("part", "message_id", "data") and database.has("message", "session_id")
+    return database.has("part", "message_id", "data") and database.has(
+        "message", "session_id"
+    )
 
 
 def _opencode(database: _Database, where: str) -> Iterator[Talk]:
-    for row in database.all("select id, title from session order by time_created, id"):
+    for row in database.all(
+        "select id, title from session order by time_created, id"
+    ):
         entries = list(_opencode_entries(database, str(row["id"])))
         if entries:
             title = str(row["title"] or "")
             yield Talk(
-                program="opencode", id=str(row["id"]), where=where, entries=entries, title=title
+                program="opencode",
+                id=str(row["id"]),
+                where=where,
+                entries=entries,
+                title=title,
             )
 
 
 def _opencode_entries(database: _Database, session: str) -> Iterator[Entry]:
-    messages = "select id, data from message where session_id = ? order by time_created, id"
+    messages = (
+        "select id, data from message where session_id = ? order by time_created, id"
+    )
     held = "select id, data from part where message_id = ? order by id"
     for row in list(database.all(messages, session)):
         message = _json(row["data"])
@@ -219,12 +280,17 @@ def _opencode_entries(database: _Database, session: str) -> Iterator[Entry]:
 def _opencode_said(at_ms: int, parts: list[Any]) -> Iterator[Entry]:
     said, attached = list[Content](), list[Attached]()
     for part in parts:
-        kind, made_up = text_at(part, "type"), isinstance(part, dict) and part.get("synthetic")
+        kind, made_up = (
+            text_at(part, "type"),
+            isinstance(part, dict) and part.get("synthetic"),
+        )
         head, comma, data = text_at(part, "url").partition(",")
         if kind == "text" and text_at(part, "text") and not made_up:
             said.append(Text(part["text"]))
         elif kind == "file" and comma and head.endswith(";base64"):
-            one, brought = attachment(data, text_at(part, "mime"), text_at(part, "filename"))
+            one, brought = attachment(
+                data, text_at(part, "mime"), text_at(part, "filename")
+            )
             said.append(one)
             attached += brought
         else:
@@ -280,7 +346,9 @@ def _opencode_usage(part: Any) -> Usage | None:
     if fresh is None:
         return None
     written = number_at(part, "tokens", "output")
-    return Usage(fresh + (cached or 0), written, cached, number_at(part, "tokens", "reasoning"))
+    return Usage(
+        fresh + (cached or 0), written, cached, number_at(part, "tokens", "reasoning")
+    )
 
 
 # --- llm ------------------------------------------------------------------------------------------
@@ -296,18 +364,32 @@ def _llm(database: _Database, where: str) -> Iterator[Talk]:
         entries = list(_llm_rows(database, str(row["id"])))
         if entries:
             name = str(row["name"] or "")
-            yield Talk(program="llm", id=str(row["id"]), where=where, entries=entries, title=name)
+            yield Talk(
+                program="llm",
+                id=str(row["id"]),
+                where=where,
+                entries=entries,
+                title=name,
+            )
     if not database.has("threads", "tip_message_hash"):
         return
     for row in database.all("select id, name from threads order by id"):
         entries = list(_llm_thread(database, str(row["id"])))
         if entries:
             name = str(row["name"] or "")
-            yield Talk(program="llm", id=str(row["id"]), where=where, entries=entries, title=name)
+            yield Talk(
+                program="llm",
+                id=str(row["id"]),
+                where=where,
+                entries=entries,
+                title=name,
+            )
 
 
 def _llm_rows(database: _Database, conversation: str) -> Iterator[Entry]:
-    rows = "select * from responses where conversation_id = ? order by datetime_utc, id"
+    rows = (
+        "select * from responses where conversation_id = ? order by datetime_utc, id"
+    )
     for row in list(database.all(rows, conversation)):
         at_ms = ms_of(row["datetime_utc"])
         if row.get("system"):
@@ -327,7 +409,9 @@ def _llm_calls(database: _Database, response: object) -> tuple[Content, ...]:
         return ()
     calls = "select name, arguments, tool_call_id from tool_calls where response_id = ? order by id"
     return tuple(
-        ToolCall(str(one["tool_call_id"]), str(one["name"]), str(one["arguments"] or "{}"))
+        ToolCall(
+            str(one["tool_call_id"]), str(one["name"]), str(one["arguments"] or "{}")
+        )
         for one in database.all(calls, response)
         if one["tool_call_id"]
     )
@@ -338,7 +422,11 @@ def _llm_results(database: _Database, response: object, at_ms: int) -> list[Entr
         return []
     rows = "select output, tool_call_id from tool_results where response_id = ? order by id"
     return [
-        Result(at_ms, str(one["tool_call_id"]), Returned((Text(str(one["output"] or "")),)))
+        Result(
+            at_ms,
+            str(one["tool_call_id"]),
+            Returned((Text(str(one["output"] or "")),)),
+        )
         for one in database.all(rows, response)
     ]
 
@@ -353,7 +441,9 @@ def _llm_thread(database: _Database, thread: str) -> Iterator[Entry]:
             if message["hash"] in told:
                 continue
             told.add(str(message["hash"]))
-            yield from _llm_message(database, message, at_ms, str(turn["model"] or ""), usage)
+            yield from _llm_message(
+                database, message, at_ms, str(turn["model"] or ""), usage
+            )
 
 
 def _llm_way(database: _Database, tip: str) -> list[Row]:
@@ -372,7 +462,8 @@ def _llm_message(
 ) -> Iterator[Entry]:
     rows = list(
         database.all(
-            "select * from parts where message_hash = ? order by position", message["hash"]
+            "select * from parts where message_hash = ? order by position",
+            message["hash"],
         )
     )
     said, rest = list[Content](), list[Entry]()
@@ -384,14 +475,20 @@ def _llm_message(
         elif row["type"] == "reasoning" and row["text"]:
             said.append(Reasoning(str(row["text"])))
         elif row["type"] == "tool_call" and call:
-            arguments = payload.get("arguments", {}) if isinstance(payload, dict) else {}
+            arguments = (
+                payload.get("arguments", {}) if isinstance(payload, dict) else {}
+            )
             text = arguments if isinstance(arguments, str) else as_json(arguments)
             said.append(ToolCall(call, str(row["tool_name"] or ""), text))
         elif row["type"] == "tool_result" and call:
             output = str(row["text"] or text_at(payload, "output"))
-            rest.append(Result(at_ms, call, Returned((Text(output),) if output else ())))
+            rest.append(
+                Result(at_ms, call, Returned((Text(output),) if output else ()))
+            )
         else:
-            rest.append(Kept(at_ms, as_json({key: str(row[key]) for key in row if row[key]})))
+            rest.append(
+                Kept(at_ms, as_json({key: str(row[key]) for key in row if row[key]}))
+            )
     yield from rest
     if message["role"] == "user" and said:
         yield Said(at_ms, tuple(said))
@@ -410,12 +507,16 @@ def _is_openai_agents(database: _Database) -> bool:
 
 
 def _openai_agents(database: _Database, where: str) -> Iterator[Talk]:
-    for row in database.all("select session_id from agent_sessions order by created_at, rowid"):
+    for row in database.all(
+        "select session_id from agent_sessions order by created_at, rowid"
+    ):
         id = str(row["session_id"])
         items = "select * from agent_messages where session_id = ? order by id"
         entries = list(items_as_entries(_items(database, items, id)))
         if entries:
-            yield Talk(program="openai-agents", id=id, where=where, entries=entries, title=id)
+            yield Talk(
+                program="openai-agents", id=id, where=where, entries=entries, title=id
+            )
 
 
 def _items(database: _Database, statement: str, id: str) -> Iterator[tuple[int, Any]]:
@@ -467,7 +568,8 @@ def _json(text: object) -> Any:
 
 
 PROGRAMS: dict[
-    str, tuple[Callable[[_Database], bool], Callable[[_Database, str], Iterator[Talk]]]
+    str,
+    tuple[Callable[[_Database], bool], Callable[[_Database, str], Iterator[Talk]]],
 ] = {
     "hermes": (_is_hermes, _hermes),
     "opencode": (_is_opencode, _opencode),

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from steno.journal.facts import StepEnding, Usage
-from steno.journal.parts import Content, Failed, Opaque, Reasoning, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Opaque,
+    Reasoning,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.transfer.agents.reading import (
     Line,
     as_json,
@@ -55,7 +63,9 @@ def talks(path: Path) -> Iterator[Talk]:
         read = list(lines(file, short(path), bad))
     header, entries = read[0].value, {_id(line): line for line in read[1:]}
     parents = _parents(read[1:])
-    names = [text_at(one.value, "name") for one in read if _type(one) == "session_info"]
+    names = [
+        text_at(one.value, "name") for one in read if _type(one) == "session_info"
+    ]
     main = line_to(_id(read[-1]), parents) if entries else []
     known = [one for id in main for one in _entry(entries[id])]
     talk = Talk(
@@ -68,7 +78,9 @@ def talks(path: Path) -> Iterator[Talk]:
     )
     yield talk
     inner = set(parents.values())
-    for leaf in [id for id in entries if id not in inner and id not in main][:BRANCHES_MAX]:
+    for leaf in [id for id in entries if id not in inner and id not in main][
+        :BRANCHES_MAX
+    ]:
         other = [one for id in line_to(leaf, parents) for one in _entry(entries[id])]
         if (left := branch(talk, leaf, known, other)) is not None:
             yield left
@@ -99,12 +111,16 @@ def _entry(line: Line) -> Iterator[Entry]:
     if _type(line) == "compaction":
         yield Summarised(at_ms, text_at(value, "summary"))
         return
-    parts, attached = _parts(message.get("content") if isinstance(message, dict) else None)
+    parts, attached = _parts(
+        message.get("content") if isinstance(message, dict) else None
+    )
     if role == "user" and speaks(parts):
         yield Said(at_ms, parts, attached=attached)
     elif role == "assistant":
         ended = _ENDED.get(text_at(message, "stopReason"), "complete")
-        yield Answer(at_ms, parts, text_at(message, "model"), _usage(message), ended, attached)
+        yield Answer(
+            at_ms, parts, text_at(message, "model"), _usage(message), ended, attached
+        )
     elif role == "toolResult":
         failed = isinstance(message, dict) and message.get("isError") is True
         outcome = Failed(parts) if failed else Returned(parts)
@@ -122,7 +138,9 @@ def _parts(content: object) -> tuple[tuple[Content, ...], tuple[Attached, ...]]:
         if kind == "text":
             parts += [Text(block["text"])] if text_at(block, "text") else []
         elif kind == "thinking":
-            parts += [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            parts += (
+                [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            )
         elif kind == "toolCall" and text_at(block, "id"):
             arguments = as_json(block.get("arguments", {}))
             parts.append(ToolCall(block["id"], text_at(block, "name"), arguments))

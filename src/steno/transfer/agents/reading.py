@@ -18,7 +18,16 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from steno.journal.facts import Usage
-from steno.journal.parts import Content, File, Image, Opaque, Reasoning, Text, ToolCall, hash_of
+from steno.journal.parts import (
+    Content,
+    File,
+    Image,
+    Opaque,
+    Reasoning,
+    Text,
+    ToolCall,
+    hash_of,
+)
 from steno.transfer.agents.talk import Attached
 
 LINE_BYTES_MAX = 64 << 20
@@ -76,11 +85,15 @@ def line_at(file: BinaryIO, offset: int) -> Line:
 def objects(file: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
     """The objects of a file that is one JSON array, one at a time: the array may be large, each
     object of it fits in memory. An array without its end is named as such, after its objects."""
-    letters = codecs.getincrementaldecoder("utf-8")("replace")  # a letter may stand across a cut
+    letters = codecs.getincrementaldecoder("utf-8")(
+        "replace"
+    )  # a letter may stand across a cut
     decoder, held, at = json.JSONDecoder(), "", 0
     begun = ended = False
     while not ended:
-        more = file.read(max(_PIECE_BYTES, len(held) - at))  # an entry is tried again a few times
+        more = file.read(
+            max(_PIECE_BYTES, len(held) - at)
+        )  # an entry is tried again a few times
         ended = not more
         held, at = held[at:] + letters.decode(more, ended), 0
         if not begun:
@@ -96,7 +109,9 @@ def objects(file: BinaryIO, where: str) -> Iterator[dict[str, Any]]:
                 value, at = decoder.raw_decode(held, at)
             except (ValueError, RecursionError) as error:
                 if ended:
-                    raise Unreadable(where, f"it is not whole JSON ({error})") from error
+                    raise Unreadable(
+                        where, f"it is not whole JSON ({error})"
+                    ) from error
                 break
             if isinstance(value, dict):
                 yield value
@@ -134,7 +149,11 @@ def list_at(value: object, *path: str) -> list[Any]:
 def number_at(value: object, *path: str) -> int | None:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return (
+        int(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
 
 
 def ms_of(value: object) -> int:
@@ -167,7 +186,9 @@ def attachment(
         except (NotBase64, ValueError):
             return Text(f"[{media_type or 'file'} {name} that cannot be decoded]"), ()
     if len(data) > ATTACHMENT_BYTES_MAX:
-        return Text(f"[{media_type or 'file'} {name} of {len(data)} bytes, too large to keep]"), ()
+        return Text(
+            f"[{media_type or 'file'} {name} of {len(data)} bytes, too large to keep]"
+        ), ()
     kind = Image if media_type.startswith("image/") else File
     hash = hash_of(data)
     part = kind(hash, media_type or "application/octet-stream", len(data), name[:200])
@@ -186,7 +207,9 @@ def anthropic_parts(
         if kind == "text":
             parts += [Text(block["text"])] if text_at(block, "text") else []
         elif kind == "thinking":
-            parts += [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            parts += (
+                [Reasoning(block["thinking"])] if text_at(block, "thinking") else []
+            )
         elif kind == "tool_use" and text_at(block, "id"):
             arguments = as_json(block.get("input", {}))
             parts.append(ToolCall(block["id"], text_at(block, "name"), arguments))
@@ -203,13 +226,18 @@ def anthropic_parts(
 def anthropic_usage(usage: object) -> Usage | None:
     if not isinstance(usage, dict):
         return None
-    fresh, cached = number_at(usage, "input_tokens"), number_at(usage, "cache_read_input_tokens")
+    fresh, cached = (
+        number_at(usage, "input_tokens"),
+        number_at(usage, "cache_read_input_tokens"),
+    )
     made = number_at(usage, "cache_creation_input_tokens")
     whole = None if fresh is None else fresh + (cached or 0) + (made or 0)
     return Usage(whole, number_at(usage, "output_tokens"), cached)
 
 
-def openai_parts(content: object, program: str) -> tuple[tuple[Content, ...], tuple[Attached, ...]]:
+def openai_parts(
+    content: object, program: str
+) -> tuple[tuple[Content, ...], tuple[Attached, ...]]:
     """Content of a message as OpenAI's Chat Completions and Responses have it."""
     if isinstance(content, str):
         return ((Text(content),) if content else ()), ()

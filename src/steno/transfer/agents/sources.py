@@ -13,7 +13,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from steno.transfer.agents import aider, claude_code, codex, databases, pi, web_exports
+from steno.transfer.agents import (
+    aider,
+    claude_code,
+    codex,
+    databases,
+    pi,
+    web_exports,
+)
 from steno.transfer.agents.reading import Unreadable, objects, short
 from steno.transfer.agents.talk import Talk
 
@@ -70,7 +77,9 @@ def _below(folder: Path) -> Iterator[Path]:
             seen += 1
             if seen > FILES_MAX:
                 raise Unreadable(str(folder), f"it has more than {FILES_MAX} files")
-            if name.endswith((".jsonl", ".jsonl.zst", ".jsonl.gz", ".zip", ".md", ".json", ".db")):
+            if name.endswith(
+                (".jsonl", ".jsonl.zst", ".jsonl.gz", ".zip", ".md", ".json", ".db")
+            ):
                 yield Path(here, name)
 
 
@@ -84,7 +93,9 @@ def recognise(path: Path) -> Source:
     if head.startswith(SQLITE):
         if program := databases.program_of(path):
             return Source(path, program, databases.talks)
-        raise Unreadable(short(path), "this database is of no program that steno knows")
+        raise Unreadable(
+            short(path), "this database is of no program that steno knows"
+        )
     if path.suffix == ".zip" and zipfile.is_zipfile(path):
         return Source(path, _zipped(path), web_exports.talks)
     if path.suffix == ".json":

@@ -117,11 +117,15 @@ def fork_point(entries: Sequence[Entry], differs_at: int) -> int:
 
 def session_id(program: str, id: str) -> str:
     """Where a talk goes: the same in every store and at every import."""
-    digest = hashlib.sha256(f"{program}\0{id}".encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256(
+        f"{program}\0{id}".encode("utf-8", "surrogatepass")
+    ).digest()
     return b32encode(digest).decode().lower()[:13]
 
 
-def branch(talk: Talk, leaf: str, known: Sequence[Entry], entries: Sequence[Entry]) -> Talk | None:
+def branch(
+    talk: Talk, leaf: str, known: Sequence[Entry], entries: Sequence[Entry]
+) -> Talk | None:
     """Another way to go on from somewhere in a talk, whose entries are `known`; None if it is no
     other."""
     same = 0
@@ -155,7 +159,9 @@ def entries_in(records: Iterable[f.Record]) -> int:
     made = 0
     for fact in (record.fact for record in records):
         ran = isinstance(fact, f.ToolSettled) and fact.started is not None
-        made += ran or isinstance(fact, f.InputAdmitted | f.StepSealed | f.Compacted | f.ItemKept)
+        made += ran or isinstance(
+            fact, f.InputAdmitted | f.StepSealed | f.Compacted | f.ItemKept
+        )
     return made
 
 
@@ -192,7 +198,9 @@ class Writer:
             case Said():
                 yield from self._end_turn(entry.at_ms)
                 yield from self._payloads(entry.attached)
-                said = f.InputAdmitted(entry.parts, f"import:{self._program}", author=entry.author)
+                said = f.InputAdmitted(
+                    entry.parts, f"import:{self._program}", author=entry.author
+                )
                 yield self.fact(entry.at_ms, said)
                 self._waiting.append(self.head)
                 yield from self._hide(entry, self.head)
@@ -203,11 +211,15 @@ class Writer:
             case Summarised():
                 yield from self.end(entry.at_ms)
                 if self.head > 1:
-                    yield self.fact(entry.at_ms, f.Compacted(self.head, entry.summary))
+                    yield self.fact(
+                        entry.at_ms, f.Compacted(self.head, entry.summary)
+                    )
                 else:
                     yield self._keep(entry.at_ms, {"summary": entry.summary})
             case Kept():
-                yield self.fact(entry.at_ms, f.ItemKept(self._program, entry.json, entry.key))
+                yield self.fact(
+                    entry.at_ms, f.ItemKept(self._program, entry.json, entry.key)
+                )
 
     def end(self, at_ms: int) -> Iterator[Carried]:
         """Nothing waits after this."""
@@ -222,7 +234,9 @@ class Writer:
             yield self.fact(at_ms, f.SessionRenamed(title))
 
     def _keep(self, at_ms: int, what: object) -> f.Record:
-        return self.fact(at_ms, f.ItemKept(self._program, json.dumps(what, ensure_ascii=False)))
+        return self.fact(
+            at_ms, f.ItemKept(self._program, json.dumps(what, ensure_ascii=False))
+        )
 
     def _payloads(self, attached: tuple[Attached, ...]) -> Iterator[Carried]:
         for one in attached:
@@ -232,7 +246,11 @@ class Writer:
 
     def _start_turn(self, at_ms: int) -> Iterator[Carried]:
         """It takes the first input that waits; the others steer its first step."""
-        origin = f.Takes(self._waiting.pop(0)) if self._waiting else f.Continues(self._last_turn)
+        origin = (
+            f.Takes(self._waiting.pop(0))
+            if self._waiting
+            else f.Continues(self._last_turn)
+        )
         yield self.fact(at_ms, f.TurnStarted(origin))
         self._turn = self._last_turn = self.head
         self._cut = True
@@ -241,7 +259,9 @@ class Writer:
         yield from self._settle_open(answer.at_ms)
         if not self._waiting and not self._last_turn:
             # There is nothing here that a turn with this answer could take.
-            yield self._keep(answer.at_ms, {"answer": msgspec.to_builtins(answer.parts)})
+            yield self._keep(
+                answer.at_ms, {"answer": msgspec.to_builtins(answer.parts)}
+            )
             return
         if not self._turn:
             yield from self._start_turn(answer.at_ms)
@@ -251,7 +271,9 @@ class Writer:
         step = self.head
         sealed = f.StepSealed(step, answer.parts, answer.ended, answer.usage)
         yield self.fact(answer.at_ms, sealed)
-        self._calls = {part.id: step for part in answer.parts if isinstance(part, ToolCall)}
+        self._calls = {
+            part.id: step for part in answer.parts if isinstance(part, ToolCall)
+        }
         self._cut = answer.ended in ("incomplete", "interrupted")
         yield from self._hide(answer, step)
 

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from steno.journal.facts import StepEnding
-from steno.journal.parts import Content, Failed, Opaque, Reasoning, Returned, Text, ToolCall
+from steno.journal.parts import (
+    Content,
+    Failed,
+    Opaque,
+    Reasoning,
+    Returned,
+    Text,
+    ToolCall,
+)
 from steno.transfer.agents.reading import (
     ATTACHMENT_BYTES_MAX,
     Unreadable,
@@ -102,7 +110,9 @@ def _of(file: BinaryIO, where: str, beside: Beside) -> Iterator[Talk]:
             raise Unreadable(f"{where}#{n}", "it is no conversation of a known kind")
 
 
-def _chatgpt(conversation: dict[str, Any], where: str, beside: Beside) -> Iterator[Talk]:
+def _chatgpt(
+    conversation: dict[str, Any], where: str, beside: Beside
+) -> Iterator[Talk]:
     nodes: dict[str, Any] = conversation["mapping"]
     id = text_at(conversation, "conversation_id") or text_at(conversation, "id")
     if not id or len(nodes) > NODES_MAX:
@@ -118,7 +128,9 @@ def _chatgpt(conversation: dict[str, Any], where: str, beside: Beside) -> Iterat
         yield talk
     for leaf in [one for one in leaves if one not in main][:BRANCHES_MAX]:
         line = line_to(leaf, parents)
-        entries = [one for key in line for one in _chatgpt_entries(nodes[key], beside)]
+        entries = [
+            one for key in line for one in _chatgpt_entries(nodes[key], beside)
+        ]
         if (other := branch(talk, leaf, known, entries)) is not None:
             yield other
 
@@ -127,7 +139,10 @@ def _chatgpt_entries(node: Any, beside: Beside) -> Iterator[Entry]:
     message = node.get("message") if isinstance(node, dict) else None
     if not isinstance(message, dict):
         return
-    role, at_ms = text_at(message, "author", "role"), ms_of(message.get("create_time"))
+    role, at_ms = (
+        text_at(message, "author", "role"),
+        ms_of(message.get("create_time")),
+    )
     parts, attached = _chatgpt_parts(message, beside)
     hidden = isinstance(message.get("metadata"), dict) and message["metadata"].get(
         "is_visually_hidden_from_conversation"
@@ -138,7 +153,9 @@ def _chatgpt_entries(node: Any, beside: Beside) -> Iterator[Entry]:
         yield Said(at_ms, parts, attached=attached)
     else:
         cut: StepEnding = (
-            "incomplete" if text_at(message, "status") == "in_progress" else "complete"
+            "incomplete"
+            if text_at(message, "status") == "in_progress"
+            else "complete"
         )
         model = text_at(message, "metadata", "model_slug")
         yield Answer(at_ms, parts, model, ended=cut, attached=attached)
@@ -166,7 +183,10 @@ def _chatgpt_other(message: dict[str, Any], kind: str) -> tuple[Content, ...]:
     content = message.get("content")
     if kind in ("code", "execution_output") and text_at(content, "text"):
         recipient = text_at(message, "recipient")
-        if recipient not in ("", "all"):  # a call of a tool; its output is a message of its own
+        if recipient not in (
+            "",
+            "all",
+        ):  # a call of a tool; its output is a message of its own
             return (Opaque(CHATGPT, kind, as_json(message)),)
         return (Text(text_at(content, "text")),)
     if kind == "thoughts":
@@ -175,7 +195,9 @@ def _chatgpt_other(message: dict[str, Any], kind: str) -> tuple[Content, ...]:
     return (Opaque(CHATGPT, kind or "unknown", as_json(content)),) if content else ()
 
 
-def _claude(conversation: dict[str, Any], where: str, beside: Beside) -> Iterator[Talk]:
+def _claude(
+    conversation: dict[str, Any], where: str, beside: Beside
+) -> Iterator[Talk]:
     id = text_at(conversation, "uuid")
     if not id:
         raise Unreadable(where, "it has no id")
@@ -193,9 +215,15 @@ def _claude(conversation: dict[str, Any], where: str, beside: Beside) -> Iterato
 def _claude_entries(message: dict[str, Any]) -> Iterator[Entry]:
     at_ms, sender = ms_of(message.get("created_at")), text_at(message, "sender")
     content = list_at(message, "content") or text_at(message, "text")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    blocks = (
+        content if isinstance(content, list) else [{"type": "text", "text": content}]
+    )
     results = [one for one in blocks if text_at(one, "type") == "tool_result"]
-    rest = [one for one in blocks if text_at(one, "type") not in ("tool_result", "token_budget")]
+    rest = [
+        one
+        for one in blocks
+        if text_at(one, "type") not in ("tool_result", "token_budget")
+    ]
     parts = _with_ids(anthropic_parts(rest, CLAUDE_AI)[0])
     texts = tuple(_claude_attached(message))
     if sender == "human" and (speaks(parts) or texts):

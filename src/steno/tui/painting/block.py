@@ -136,10 +136,15 @@ def _answer(block: Answer, look: Look, growing: Growing | None) -> list[Line]:
         if growing is not None:
             found += growing.lines(block.text)
         else:
-            found += [_indented(line) for line in Painter(look.palette, width).lines(block.text)]
+            found += [
+                _indented(line)
+                for line in Painter(look.palette, width).lines(block.text)
+            ]
     match block.state:
         case "streaming":
-            cursor = Segment(" ▍" if block.text else "▍", Style(color=look.palette.accent))
+            cursor = Segment(
+                " ▍" if block.text else "▍", Style(color=look.palette.accent)
+            )
             if block.text and found and found[-1]:
                 found[-1] = [*found[-1], cursor]
         case "given":
@@ -151,12 +156,16 @@ def _answer(block: Answer, look: Look, growing: Growing | None) -> list[Line]:
 
 def _reasoning(block: Answer, look: Look) -> list[Line]:
     style = Style(color=look.palette.soft, italic=True)
-    lines = wrapped(Text(sanitize(block.reasoning.strip()), style), inner_width(look.width) - 2)
+    lines = wrapped(
+        Text(sanitize(block.reasoning.strip()), style), inner_width(look.width) - 2
+    )
     thinking = block.state == "streaming" and not block.text
     sign = "▾" if look.opened or thinking else "▸"
     word = "thinking…" if thinking else f"thought ({_lines(len(lines))})"
     shown = lines if look.opened else lines[-REASONING_LINES:] if thinking else []
-    head: Line = [Segment(f"{' ' * MARGIN}{sign} {word}", Style(color=look.palette.soft))]
+    head: Line = [
+        Segment(f"{' ' * MARGIN}{sign} {word}", Style(color=look.palette.soft))
+    ]
     bar = Segment(" " * MARGIN + "│ ", Style(color=look.palette.faint))
     return [head, *([bar, *line] for line in shown)]
 
@@ -172,7 +181,9 @@ def _card(block: Call, look: Look) -> list[Line]:
     edge = Style(color=colours.warn if block.state == "asked" else colours.faint)
     sign, word = _SIGNS[block.state]
     mark = Style(
-        color=tone.get(block.state, colours.accent if block.state == "running" else colours.soft)
+        color=tone.get(
+            block.state, colours.accent if block.state == "running" else colours.soft
+        )
     )
     took = _took(block, look)
     right = " ".join(filter(None, (word, took, sign)))
@@ -194,16 +205,27 @@ def _card(block: Call, look: Look) -> list[Line]:
     ]
     if block.name == "todo" and (steps := block.given().get("steps")):
         body = _steps(steps, look, width - 4)
-        return [top, *(_framed(line, width, edge) for line in body), _bottom(width, edge)]
+        return [
+            top,
+            *(_framed(line, width, edge) for line in body),
+            _bottom(width, edge),
+        ]
     if block.diff is not None and block.state not in ("failed", "refused"):
         most = DIFF_LINES_MAX if look.opened or block.state == "asked" else DIFF_LINES
         body = paint_diff(block.diff, width - 4, colours, most)
         body += _reason(block, look, width - 4)
-        return [top, *(_framed(line, width, edge) for line in body), _bottom(width, edge)]
+        return [
+            top,
+            *(_framed(line, width, edge) for line in body),
+            _bottom(width, edge),
+        ]
     told = look.opened or (block.state == "asked" and not whole)
     body = _arguments(block, look, width - 4) if told else []
     if told and cut and "command" not in block.given():
-        body = wrapped(Text(sanitize(subject), Style(color=colours.text)), width - 4) + body
+        body = (
+            wrapped(Text(sanitize(subject), Style(color=colours.text)), width - 4)
+            + body
+        )
     body += _reason(block, look, width - 4)
     body += _output(block, look, width - 4)
     if not body:
@@ -228,9 +250,16 @@ def _steps(steps: object, look: Look, width: int) -> list[Line]:
     found: list[Line] = []
     for step in steps if isinstance(steps, list) else []:
         if isinstance(step, dict):
-            sign, style = looks.get(str(step.get("status")), ("☐", Style(color=colours.text)))
+            sign, style = looks.get(
+                str(step.get("status")), ("☐", Style(color=colours.text))
+            )
             text = one_line(str(step.get("text", "")), width - 3)
-            found.append([Segment(f"{sign} ", Style(color=colours.accent)), Segment(text, style)])
+            found.append(
+                [
+                    Segment(f"{sign} ", Style(color=colours.accent)),
+                    Segment(text, style),
+                ]
+            )
     return found
 
 
@@ -246,7 +275,11 @@ def _single(top: Line) -> Line:
 
 def _framed(line: Line, width: int, edge: Style) -> Line:
     room = max(width - 4 - Segment.get_line_length(line), 0)
-    return [Segment(" " * MARGIN + "│ ", edge), *line, Segment(" " * room + " │", edge)]
+    return [
+        Segment(" " * MARGIN + "│ ", edge),
+        *line,
+        Segment(" " * room + " │", edge),
+    ]
 
 
 def _bottom(width: int, edge: Style) -> Line:
@@ -272,7 +305,9 @@ def _arguments(block: Call, look: Look, width: int) -> list[Line]:
     given, colours = block.given(), look.palette
     match given:
         case {"command": str(command), **rest} if not rest:
-            return code(sanitize(command), _LANGUAGES.get(block.name, ""), width, colours)
+            return code(
+                sanitize(command), _LANGUAGES.get(block.name, ""), width, colours
+            )
         case {"path": str(path), "content": str(content), **rest} if not rest:
             return code(sanitize(content), path.rpartition(".")[2], width, colours)
         case {"path": str(), "old": str(old), "new": str(new), **rest} if not rest:
@@ -281,7 +316,11 @@ def _arguments(block: Call, look: Look, width: int) -> list[Line]:
             ]
             return code(sanitize("\n".join(lines)), "diff", width, colours)
         case _:
-            pretty = json.dumps(given, indent=2, ensure_ascii=False) if given else block.arguments
+            pretty = (
+                json.dumps(given, indent=2, ensure_ascii=False)
+                if given
+                else block.arguments
+            )
             return code(sanitize(pretty), "json", width, colours)
 
 
@@ -299,7 +338,9 @@ def _output(block: Call, look: Look, width: int) -> list[Line]:
     left = len(rows) - len(kept) or len(lines) - len(cut)
     if left:
         where = "before" if ends else "more"
-        more: Line = [Segment(f"… {_lines(left)} {where}", Style(color=look.palette.accent))]
+        more: Line = [
+            Segment(f"… {_lines(left)} {where}", Style(color=look.palette.accent))
+        ]
         return [more, *cut] if ends else [*cut, more]
     return cut
 
@@ -310,10 +351,13 @@ def _lines(number: int) -> str:
 
 def _notice(block: Notice, look: Look) -> list[Line]:
     colour = _tone(block.tone, look.palette)
-    lines = wrapped(Text(sanitize(block.text), Style(color=colour)), inner_width(look.width) - 2)
+    lines = wrapped(
+        Text(sanitize(block.text), Style(color=colour)), inner_width(look.width) - 2
+    )
     mark = Segment(" " * MARGIN + "─ ", Style(color=look.palette.faint))
     return [
-        [mark if i == 0 else Segment(" " * (MARGIN + 2)), *line] for i, line in enumerate(lines)
+        [mark if i == 0 else Segment(" " * (MARGIN + 2)), *line]
+        for i, line in enumerate(lines)
     ]
 
 
@@ -347,13 +391,18 @@ def _start(block: Start, look: Look) -> list[Line]:
 
 
 def _beside(text: str, look: Look, tone: Tone = "quiet") -> Line:
-    return [Segment(" " * MARGIN + "─ " + text, Style(color=_tone(tone, look.palette)))]
+    return [
+        Segment(" " * MARGIN + "─ " + text, Style(color=_tone(tone, look.palette)))
+    ]
 
 
 def _tone(tone: Tone, palette: Palette) -> str:
-    return {"quiet": palette.soft, "good": palette.good, "warn": palette.warn, "bad": palette.bad}[
-        tone
-    ]
+    return {
+        "quiet": palette.soft,
+        "good": palette.good,
+        "warn": palette.warn,
+        "bad": palette.bad,
+    }[tone]
 
 
 def _indented(line: Line) -> Line:
@@ -362,14 +411,16 @@ def _indented(line: Line) -> Line:
 
 def _on(line: Line, ground: Style) -> Line:
     return [
-        Segment(part.text, ground if part.style is None else ground + part.style) for part in line
+        Segment(part.text, ground if part.style is None else ground + part.style)
+        for part in line
     ]
 
 
 def _dimmed(line: Line, palette: Palette) -> Line:
     faded = Style(color=palette.comment)
     return [
-        Segment(part.text, faded if part.style is None else part.style + faded) for part in line
+        Segment(part.text, faded if part.style is None else part.style + faded)
+        for part in line
     ]
 
 
@@ -377,16 +428,23 @@ def _marked(line: Line, look: Look) -> Line:
     """The message that is selected: another ground, and a sign for terminals without colours."""
     ground = Style(bgcolor=look.palette.chosen)
     marked = [
-        Segment(part.text, ground if part.style is None else part.style + ground) for part in line
+        Segment(part.text, ground if part.style is None else part.style + ground)
+        for part in line
     ]
     room = max(look.width - Segment.get_line_length(line), 0)
     text = "".join(part.text for part in marked[:1])
     if text.startswith(" "):
         marked[0] = Segment(
-            "▸" + text[1:], (marked[0].style or ground) + Style(color=look.palette.accent)
+            "▸" + text[1:],
+            (marked[0].style or ground) + Style(color=look.palette.accent),
         )
     elif not marked:
-        return [Segment("▸" + " " * max(room - 1, 0), ground + Style(color=look.palette.accent))]
+        return [
+            Segment(
+                "▸" + " " * max(room - 1, 0),
+                ground + Style(color=look.palette.accent),
+            )
+        ]
     return [*marked, Segment(" " * room, ground)]
 
 

@@ -38,13 +38,18 @@ def paint_diff(diff: Diff, width: int, palette: Palette, most: int) -> list[Line
     """Its lines, as many as are wanted, and how many are left out."""
     head = _head(diff, palette)
     if diff.binary:
-        return [head, [Segment("not text; its bytes differ", Style(color=palette.soft))]]
+        return [
+            head,
+            [Segment("not text; its bytes differ", Style(color=palette.soft))],
+        ]
     found: list[Line] = []
     look = _Look(palette, _language(diff.path))
     for number, hunk in enumerate(diff.hunks):
         if number:
             found.append([Segment("⋯", Style(color=palette.soft))])
-        found += _beside(hunk, width, look) if width >= WIDE else _below(hunk, width, look)
+        found += (
+            _beside(hunk, width, look) if width >= WIDE else _below(hunk, width, look)
+        )
     left = len(found) - most
     if left > 0:
         more: Line = [Segment(f"… {left:,} more lines", Style(color=palette.accent))]
@@ -87,7 +92,9 @@ def _beside(hunk: Hunk, width: int, look: _Look) -> list[Line]:
     return lines
 
 
-def _half(line: DiffLine | None, number: int | None, room: int, wide: int, look: _Look) -> Line:
+def _half(
+    line: DiffLine | None, number: int | None, room: int, wide: int, look: _Look
+) -> Line:
     if line is None:
         return [Segment(" " * (room + wide + 1))]
     lead = "" if number is None else str(number)
@@ -119,7 +126,10 @@ def _unsafe(line: DiffLine, room: int, palette: Palette) -> Line:
     found: Line = [Segment(f"{line.sign} ", plain)]
     left, at = max(room - 2, 1), 0
     for start, end in (*line.marked, (len(line.text), len(line.text))):
-        for text, style in ((line.text[at:start], plain), (line.text[start:end], marked)):
+        for text, style in (
+            (line.text[at:start], plain),
+            (line.text[start:end], marked),
+        ):
             shown = sanitize(text.replace("\t", TAB)).replace("\n", " ")
             if cell_len(shown) > left:
                 shown = set_cell_size(shown, max(left - 1, 0)) + "…"[: left > 0]
@@ -144,7 +154,9 @@ def _text(line: DiffLine, room: int, look: _Look) -> Line:
         shown.stylize(Style(bgcolor=words[line.sign], bold=True), start, end)
     shown.expand_tabs(len(TAB))
     shown.truncate(max(room - 2, 1), overflow="ellipsis", pad=True)
-    parts = [Segment(one.text, plain + (one.style or Style())) for one in segments(shown)]
+    parts = [
+        Segment(one.text, plain + (one.style or Style())) for one in segments(shown)
+    ]
     return [Segment(f"{line.sign} ", plain), *parts]
 
 

@@ -19,7 +19,9 @@ from rich.text import Text
 from steno.frontend.sanitize import sanitize
 from steno.tui.painting.palette import Palette
 
-if TYPE_CHECKING:  # both are loaded with the first text that is laid out, after the first frame
+if (
+    TYPE_CHECKING
+):  # both are loaded with the first text that is laid out, after the first frame
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
@@ -32,7 +34,9 @@ CODE_CHARS_MAX = 60_000
 """Longer code is shown without colours."""
 BLANK: Line = []
 
-_console = Console(file=io.StringIO(), width=500, color_system="truecolor", tab_size=4)
+_console = Console(
+    file=io.StringIO(), width=500, color_system="truecolor", tab_size=4
+)
 
 
 @cache
@@ -57,7 +61,11 @@ class Growing:
         not settled: what follows a list can turn out to go on with it."""
         tail = text[self._upto :]
         tokens = _parser().parse(sanitize(tail))
-        starts = [token.map[0] for token in tokens if token.level == 0 and token.map is not None]
+        starts = [
+            token.map[0]
+            for token in tokens
+            if token.level == 0 and token.map is not None
+        ]
         if len(starts) > 2:
             offset = _offset(tail, starts[-2])
             self._settled += [*self._laid_out(tail[:offset]), BLANK]
@@ -66,7 +74,10 @@ class Growing:
         return self._settled + self._laid_out(tail)
 
     def _laid_out(self, text: str) -> list[Line]:
-        return [[self._margin, *line] if line else BLANK for line in self._painter.lines(text)]
+        return [
+            [self._margin, *line] if line else BLANK
+            for line in self._painter.lines(text)
+        ]
 
 
 def _offset(text: str, line: int) -> int:
@@ -105,26 +116,38 @@ class Painter:
             case "paragraph":
                 return wrapped(self._inline(node.children[0], Style()), width)
             case "heading":
-                weight = Style(bold=True, underline=node.tag == "h1", color=colours.heading)
+                weight = Style(
+                    bold=True, underline=node.tag == "h1", color=colours.heading
+                )
                 return wrapped(self._inline(node.children[0], weight), width)
             case "fence" | "code_block":
                 return code(
-                    node.content, node.info.split()[0] if node.info.split() else "", width, colours
+                    node.content,
+                    node.info.split()[0] if node.info.split() else "",
+                    width,
+                    colours,
                 )
             case "bullet_list" | "ordered_list":
                 return self._list(node, width)
             case "blockquote":
                 bar = Segment("▎ ", Style(color=colours.faint))
-                return [[bar, *line] for line in self._blocks(node.children, max(width - 2, 8))]
+                return [
+                    [bar, *line]
+                    for line in self._blocks(node.children, max(width - 2, 8))
+                ]
             case "hr":
                 return [[Segment("─" * width, Style(color=colours.faint))]]
             case "table":
                 return _Table(self, colours).lines(node, width)
             case _:
-                return wrapped(Text(node.content.rstrip("\n"), Style(color=colours.soft)), width)
+                return wrapped(
+                    Text(node.content.rstrip("\n"), Style(color=colours.soft)), width
+                )
 
     def _list(self, node: "SyntaxTreeNode", width: int) -> list[Line]:
-        first = int(node.attrs.get("start", 1) or 1) if node.type == "ordered_list" else 0
+        first = (
+            int(node.attrs.get("start", 1) or 1) if node.type == "ordered_list" else 0
+        )
         signs = [
             f"{first + i}." if first or node.type == "ordered_list" else "•"
             for i in range(len(node.children))
@@ -139,15 +162,25 @@ class Painter:
         for sign, item in zip(signs, node.children, strict=True):
             if found and loose:
                 found.append(BLANK)
-            inner = self._blocks(item.children, max(width - indent, 8), tight=not loose) or [BLANK]
+            inner = self._blocks(
+                item.children, max(width - indent, 8), tight=not loose
+            ) or [BLANK]
             if (box := _BOX.match(inner[0][0].text if inner[0] else "")) is not None:
                 sign = "☐" if box[1] == " " else "☑"
                 begin = inner[0][0]
-                inner[0] = [Segment(begin.text[box.end() :], begin.style), *inner[0][1:]]
-            mark = Segment(sign.rjust(indent - 1) + " ", Style(color=self._palette.accent))
+                inner[0] = [
+                    Segment(begin.text[box.end() :], begin.style),
+                    *inner[0][1:],
+                ]
+            mark = Segment(
+                sign.rjust(indent - 1) + " ", Style(color=self._palette.accent)
+            )
             found += [
                 [mark, *inner[0]],
-                *([Segment(" " * indent), *line] if line else line for line in inner[1:]),
+                *(
+                    [Segment(" " * indent), *line] if line else line
+                    for line in inner[1:]
+                ),
             ]
         return found
 
@@ -167,23 +200,32 @@ class Painter:
                 found.append(node.content, style)
             case "code_inline":
                 found.append(
-                    node.content, style + Style(color=colours.name, bgcolor=colours.raised)
+                    node.content,
+                    style + Style(color=colours.name, bgcolor=colours.raised),
                 )
             case "softbreak" | "hardbreak":
                 found.append("\n")
             case "strong" | "em" | "s":
-                weight = Style(bold=node.type == "strong" or None, italic=node.type == "em" or None)
+                weight = Style(
+                    bold=node.type == "strong" or None,
+                    italic=node.type == "em" or None,
+                )
                 inner = style + weight + Style(strike=node.type == "s" or None)
                 for child in node.children:
                     self._span(found, child, inner)
             case "link" | "image":
                 address = str(node.attrs.get("href", node.attrs.get("src", "")))
                 before = len(found)
-                opens = address if address.startswith(("http://", "https://")) else None
+                opens = (
+                    address if address.startswith(("http://", "https://")) else None
+                )
                 look = Style(color=colours.link, underline=True, link=opens)
                 for child in node.children:
                     self._span(found, child, style + look)
-                if found.plain[before:] not in (address, address.removeprefix("mailto:")):
+                if found.plain[before:] not in (
+                    address,
+                    address.removeprefix("mailto:"),
+                ):
                     found.append(f" ({address})", style + Style(color=colours.soft))
             case _:
                 found.append(node.content, style)
@@ -206,19 +248,34 @@ class _Table:
     def lines(self, node: "SyntaxTreeNode", width: int) -> list[Line]:
         head = Style(bold=True, color=self._palette.heading)
         rows = [
-            [self._cell(cell, head if part.type == "thead" else Style()) for cell in row.children]
+            [
+                self._cell(cell, head if part.type == "thead" else Style())
+                for cell in row.children
+            ]
             for part in node.children
             for row in part.children
         ]
         if (COLUMN_CELLS_MIN + len(_BETWEEN)) * len(rows[0]) > width:
             between = Text(_BETWEEN, Style(color=self._palette.faint))
-            return [line for row in rows for line in wrapped(between.join(row), width)]
-        sides = [str(cell.attrs.get("style", "")) for cell in node.children[0].children[0].children]
+            return [
+                line for row in rows for line in wrapped(between.join(row), width)
+            ]
+        sides = [
+            str(cell.attrs.get("style", ""))
+            for cell in node.children[0].children[0].children
+        ]
         widths = fitted(
-            [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)], width - 1
+            [
+                max(cell.cell_len for cell in column)
+                for column in zip(*rows, strict=True)
+            ],
+            width - 1,
         )
         rule: Line = [
-            Segment("─" * (sum(widths) + 3 * (len(widths) - 1)), Style(color=self._palette.faint))
+            Segment(
+                "─" * (sum(widths) + 3 * (len(widths) - 1)),
+                Style(color=self._palette.faint),
+            )
         ]
         found: list[Line] = []
         for i, row in enumerate(rows):
@@ -228,15 +285,23 @@ class _Table:
         return found
 
     def _cell(self, node: "SyntaxTreeNode", style: Style) -> Text:
-        return self._painter.inline(node.children[0], style) if node.children else Text()
+        return (
+            self._painter.inline(node.children[0], style) if node.children else Text()
+        )
 
-    def _row(self, row: list[Text], widths: list[int], sides: list[str]) -> list[Line]:
-        cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    def _row(
+        self, row: list[Text], widths: list[int], sides: list[str]
+    ) -> list[Line]:
+        cells = [
+            wrapped(cell, width) for cell, width in zip(row, widths, strict=True)
+        ]
         between = Segment(_BETWEEN, Style(color=self._palette.faint))
         found: list[Line] = []
         for i in range(max(len(cell) for cell in cells)):
             line: Line = []
-            for at, (cell, width, side) in enumerate(zip(cells, widths, sides, strict=True)):
+            for at, (cell, width, side) in enumerate(
+                zip(cells, widths, sides, strict=True)
+            ):
                 part = cell[i] if i < len(cell) else []
                 line += [between] if at else []
                 line += _beside(part, width - Segment.get_line_length(part), side)
@@ -247,11 +312,17 @@ class _Table:
 def _beside(part: Line, room: int, side: str) -> Line:
     """A line of a cell with the room that is left on the side that its column says."""
     before = room if "right" in side else room // 2 if "center" in side else 0
-    return [*([Segment(" " * before)] if before else []), *part, Segment(" " * (room - before))]
+    return [
+        *([Segment(" " * before)] if before else []),
+        *part,
+        Segment(" " * (room - before)),
+    ]
 
 
 def fitted(wanted: list[int], width: int) -> list[int]:
-    room = max(width - len(_BETWEEN) * (len(wanted) - 1), COLUMN_CELLS_MIN * len(wanted))
+    room = max(
+        width - len(_BETWEEN) * (len(wanted) - 1), COLUMN_CELLS_MIN * len(wanted)
+    )
     given = [max(one, 1) for one in wanted]
     while sum(given) > room:
         widest = given.index(max(given))
@@ -276,7 +347,11 @@ def segments(text: Text) -> Line:
     base = (
         text.style if isinstance(text.style, Style) else None
     )  # a text without spans is rendered without its style
-    return [segment for segment in Segment.apply_style(text.render(_console), base) if segment.text]
+    return [
+        segment
+        for segment in Segment.apply_style(text.render(_console), base)
+        if segment.text
+    ]
 
 
 def code(source: str, language: str, width: int, palette: Palette) -> list[Line]:
@@ -286,8 +361,12 @@ def code(source: str, language: str, width: int, palette: Palette) -> list[Line]
     found: list[Line] = []
     if language:
         label = sanitize(language)[: width - 2]
-        found.append([Segment(f" {label}".ljust(width), ground + Style(color=palette.soft))])
-    for line in highlighted(source.rstrip("\n"), language, palette).split("\n", allow_blank=True):
+        found.append(
+            [Segment(f" {label}".ljust(width), ground + Style(color=palette.soft))]
+        )
+    for line in highlighted(source.rstrip("\n"), language, palette).split(
+        "\n", allow_blank=True
+    ):
         for part in wrapped(line, width - 2):
             room = max(width - 1 - Segment.get_line_length(part), 0)
             found.append(
@@ -328,7 +407,11 @@ def _lexer(language: str) -> "Lexer | None":
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False) if language else None
+        return (
+            get_lexer_by_name(language, stripnl=False, ensurenl=False)
+            if language
+            else None
+        )
     except ClassNotFound:
         return None
 

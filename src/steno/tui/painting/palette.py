@@ -171,7 +171,10 @@ def palette_of(shade: Shade, home: Path) -> Palette:
 def names(home: Path) -> list[Shade]:
     """The themes that there are, a person's own last."""
     own = (file.stem for file in sorted((home / "themes").glob("*.toml")))
-    return [*PALETTES, *(name for name in own if name not in PALETTES and _NAME.fullmatch(name))]
+    return [
+        *PALETTES,
+        *(name for name in own if name not in PALETTES and _NAME.fullmatch(name)),
+    ]
 
 
 def write_own(shade: Shade, like: Palette, home: Path) -> Path:
@@ -192,7 +195,9 @@ def _toml(palette: Palette) -> str:
 
 def _file(shade: Shade, home: Path) -> Path:
     if not _NAME.fullmatch(shade):
-        raise BadTheme(f"{shade!r} is no name for a theme: small letters, digits, - and _")
+        raise BadTheme(
+            f"{shade!r} is no name for a theme: small letters, digits, - and _"
+        )
     return home / "themes" / f"{shade}.toml"
 
 
