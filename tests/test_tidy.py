@@ -4,7 +4,7 @@ import ast
 import gc
 import re
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -134,6 +134,19 @@ def test_packages_are_small() -> None:
     modules = Counter(place(file.parent) for file in python_files("src") if not is_package(file))
     large = {package for package, number in modules.items() if number > PACKAGE_MODULES_MAX}
     assert sorted(large) == []
+
+
+def test_a_class_name_stands_for_one_thing_in_a_package() -> None:
+    """One class in another is named with it."""
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for file in python_files("src"):
+        inner = {
+            id(one) for node in nodes(file) if isinstance(node, ast.ClassDef) for one in node.body
+        }
+        for node in nodes(file):
+            if isinstance(node, ast.ClassDef) and id(node) not in inner:
+                where[place(file.parent), node.name.lstrip("_")].append(place(file))
+    assert {key: files for key, files in where.items() if len(files) > 1} == {}
 
 
 def test_a_small_module_has_more_than_one_user() -> None:

@@ -10,7 +10,7 @@ import pytest
 from textual import events
 from textual.message import Message
 
-from steno.tui.terminal import Keys
+from steno.tui.terminal import KeyReader
 from tests.program.model_server import ModelServer, Reply
 from tests.program.test_cli_terminal import CTRL_C, CTRL_D
 from tests.program.world import World, wait_until
@@ -57,7 +57,7 @@ def test_what_the_terminal_says_late_is_no_key_wherever_it_is_cut() -> None:
     answer = b"\x1b]11;rgb:0000/0000/0000\x1b\\\x1b[?62;22c"
     typed = b"a\x1b[D" + answer + b"\x1b[?2026;2$y\x1bOPb"
     for cut in range(len(typed) + 1):
-        keys = Keys(late=True)
+        keys = KeyReader(late=True)
         pieces = (typed[:cut], typed[cut:], b"")
         found = [event for piece in pieces if piece for event in keys.of(piece)]
         pressed = [event.key for event in found if isinstance(event, events.Key)]
@@ -65,7 +65,7 @@ def test_what_the_terminal_says_late_is_no_key_wherever_it_is_cut() -> None:
 
 
 def test_a_key_that_begins_like_an_answer_is_pressed_in_the_end() -> None:
-    keys, pressed = Keys(late=True), list[Message]()
+    keys, pressed = KeyReader(late=True), list[Message]()
     assert list(keys.of(b"\x1b")) == []
 
     def came() -> bool:

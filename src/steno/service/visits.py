@@ -251,7 +251,7 @@ class Visits:
     async def look(self) -> None:
         """End the visits of dead processes, and tell plugins what those left untold."""
         with contextlib.suppress(StoreError):  # the next start looks again
-            after, debts = 0, list[_Debt]()
+            after, debts = 0, list[_EndOwed]()
             while page := await self._store.list(PAGE, after=after, where="owes"):
                 for found in await asyncio.gather(
                     *(self._settle(one.id, one.row) for one in page)
@@ -260,9 +260,9 @@ class Visits:
                 after = page[-1].mark
             await self._tell_all(debts)
 
-    async def _settle(self, session: str, row: ListingRow) -> "list[_Debt]":
+    async def _settle(self, session: str, row: ListingRow) -> "list[_EndOwed]":
         """Store what dead processes left to be stored; what is left to be told."""
-        dead, debts = await self._dead(row.owed.owners()), list[_Debt]()
+        dead, debts = await self._dead(row.owed.owners()), list[_EndOwed]()
         with contextlib.suppress(UnknownSession):  # deleted since
             if not dead.isdisjoint(row.owed.attending.values()):
                 debts += await self._end_dead(session)
@@ -282,7 +282,7 @@ class Visits:
             if not by or (by != self._store.owner and not await self._store.alive(by))
         }
 
-    async def _end_dead(self, session: str) -> "list[_Debt]":
+    async def _end_dead(self, session: str) -> "list[_EndOwed]":
         """End the visits of dead processes to a session; what is left to be told of that. One call
         at a time: a second one waits until the ends are stored, and finds none."""
         async with self._ending.setdefault(session, asyncio.Lock()):
@@ -301,7 +301,7 @@ class Visits:
 
     async def _end_of(
         self, session: str, seq: Seq, reason: Reason, plugins: Sequence[str]
-    ) -> "_Debt | None":
+    ) -> "_EndOwed | None":
         """End a visit of another process; what is owed if that was the end of the session."""
         [record] = await self._store.read(session, seq - 1, 1)
         platform = (
@@ -310,9 +310,9 @@ class Visits:
         at = await self._standing(session)
         plugins = plugins if at.ran else ()
         owed = await self._end(Visit(session, seq, platform), reason, at, plugins)
-        return None if owed is None else _Debt(session, owed, tuple(plugins))
+        return None if owed is None else _EndOwed(session, owed, tuple(plugins))
 
-    async def _follow_up(self, session: str, debts: "Sequence[_Debt]") -> None:
+    async def _follow_up(self, session: str, debts: "Sequence[_EndOwed]") -> None:
         with contextlib.suppress(StoreError):  # the next start looks again
             await self._end_commands(session)
             await self._tell_all(debts)
@@ -351,7 +351,7 @@ class Visits:
 
     async def _take_over(
         self, session: str, seq: Seq, hook: OwedHook
-    ) -> "list[_Debt]":
+    ) -> "list[_EndOwed]":
         """What can still be told. Plugins that are not installed here may be told elsewhere,
         for a time."""
         [record] = await self._store.read(session, seq - 1, 1)
@@ -364,13 +364,13 @@ class Visits:
                     f"not told in {TRIES_MAX} starts, or not installed for too long",
                 )
             return []
-        return [_Debt(session, seq, hook.left, hook.tries + 1)]
+        return [_EndOwed(session, seq, hook.left, hook.tries + 1)]
 
-    async def _tell_all(self, debts: "Sequence[_Debt]") -> None:
+    async def _tell_all(self, debts: "Sequence[_EndOwed]") -> None:
         names = dict.fromkeys(name for debt in debts for name in debt.left)
         await asyncio.gather(*(self._tell_in_turn(name, debts) for name in names))
 
-    async def _tell_in_turn(self, plugin: str, debts: "Sequence[_Debt]") -> None:
+    async def _tell_in_turn(self, plugin: str, debts: "Sequence[_EndOwed]") -> None:
         """Tell a plugin that has started, one end after the other: a try is counted when it is
         made, and a process that leaves soon has used up none of the others. One that does not
         answer is told no more by this process."""
@@ -387,7 +387,7 @@ class Visits:
                     return
                 took_s = asyncio.get_running_loop().time() - began_s
 
-    async def _tell_debt(self, plugin: str, debt: "_Debt") -> bool:
+    async def _tell_debt(self, plugin: str, debt: "_EndOwed") -> bool:
         """False if the plugin does not answer. The process that owed it may have told some before
         it died."""
         try:
@@ -424,7 +424,7 @@ class Visits:
         return True
 
 
-class _Debt(Struct):
+class _EndOwed(Struct):
     """An end that plugins are still to be told of. `attempt` counts the tries, this one too; 0 if
     we owe it ourselves. `claim` is whether it was left to us, once that was asked."""
 

@@ -16,7 +16,7 @@ from steno.tui.app import Chat
 from steno.tui.terminal import Restorer, ask, kept_shade
 
 
-class Left(Struct, frozen=True):
+class ChatEnd(Struct, frozen=True):
     """How the chat was left: its exit status, the session that was on the screen last, how many of
     its inputs no process answers, and what was typed and not sent."""
 
@@ -26,7 +26,7 @@ class Left(Struct, frozen=True):
     unsent: str
 
 
-async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
+async def run(service: Service, wiring: Agents, beginning: Beginning) -> ChatEnd:
     """The chat, until the person leaves."""
     restorer = Restorer()
     asked = ask(terminal_colours())
@@ -41,7 +41,7 @@ async def run(service: Service, wiring: Agents, beginning: Beginning) -> Left:
         await chat.run_async()
         restorer.done = True
     last = chat.watched.id
-    return Left(
+    return ChatEnd(
         1 if chat.left is None else chat.left,
         last,
         await _unanswered(service, last),

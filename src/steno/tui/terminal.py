@@ -137,7 +137,7 @@ class Terminal(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """As Textual does it, with the keys first that were pressed before there was a chat."""
-        keys = Keys(getattr(self._app, "answer_is_late", False))
+        keys = KeyReader(getattr(self._app, "answer_is_late", False))
         try:
             self._press(keys, first_frame.take_typed())
             while not self.exit_event.is_set():
@@ -149,7 +149,7 @@ class Terminal(LinuxDriver):
         except (OSError, ValueError):
             self._gone()
 
-    def _press(self, keys: "Keys", typed: bytes) -> None:
+    def _press(self, keys: "KeyReader", typed: bytes) -> None:
         for event in keys.of(typed):
             self.process_message(event)
 
@@ -180,7 +180,7 @@ class Terminal(LinuxDriver):
             loop.call_soon_threadsafe(getattr(self._app, what))
 
 
-class Keys:
+class KeyReader:
     """What comes from a terminal, as what was pressed. `late`: its answers may stand among that."""
 
     def __init__(self, late: bool) -> None:
@@ -222,7 +222,7 @@ class Restorer:
                 termios.tcsetattr(0, termios.TCSANOW, self._before)
 
 
-class Answer(Struct, frozen=True):
+class Colours(Struct, frozen=True):
     """What a terminal said of its colours; `late` if it has not said all of it yet."""
 
     shade: Shade
@@ -244,7 +244,7 @@ def kept_shade(home: Path) -> Shade | None:
     return None
 
 
-def ask(colours: str) -> Answer:
+def ask(colours: str) -> Colours:
     """Whether the terminal is dark or light: it is asked, as a rule before the chat was loaded; if
     it does not say, by what the environment says."""
     found = _ask_ground()
@@ -253,7 +253,7 @@ def ask(colours: str) -> Answer:
     if light is not None:
         said = "dark" if light < 0.5 else "light"
     first_frame.keep(ANSWERS.sub(b"", found))
-    return Answer(said, late=not first_frame.LAST_ANSWER.search(found))
+    return Colours(said, late=not first_frame.LAST_ANSWER.search(found))
 
 
 def _ask_ground() -> bytes:

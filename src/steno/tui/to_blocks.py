@@ -86,7 +86,7 @@ from steno.workspace.diffs import Diff
 Ending = Callable[[TurnEnded, bool], tuple[str, Tone]]
 
 
-class _Call(Struct):
+class _CallSoFar(Struct):
     """What became of a call so far."""
 
     started: Seq | None = None
@@ -112,7 +112,7 @@ class Folded(Struct):
     turns: Turns
     diffs: dict[str, Diff | None] = {}
     """How calls change files, by the keys of their blocks; None where that cannot be shown."""
-    _calls: dict[tuple[Seq, str], _Call] = {}
+    _calls: dict[tuple[Seq, str], _CallSoFar] = {}
     _called_in: dict[str, Seq] = {}
     """The item that has a call which another program kept."""
     _helpers: dict[Seq, str] = {}
@@ -354,7 +354,7 @@ class Folded(Struct):
                 assert_never(unreachable)
 
     def _card(self, message: Message, call: ToolCall, undone: bool) -> Call:
-        known = self._calls.get((message.seq, call.id), _Call())
+        known = self._calls.get((message.seq, call.id), _CallSoFar())
         output = ""
         if known.outcome is not None:
             output = said_in(outcome_text(known.outcome))
@@ -400,8 +400,8 @@ class Folded(Struct):
             ] = len(found)
             found.append(Answer(f"a{step}", step, text, "streaming", 0, reasoning))
 
-    def _call(self, step: Seq, call: str) -> _Call:
-        return self._calls.setdefault((step, call), _Call())
+    def _call(self, step: Seq, call: str) -> _CallSoFar:
+        return self._calls.setdefault((step, call), _CallSoFar())
 
     def _forget(self, started: Seq | None) -> None:
         for kind in ("text", "reasoning", "output"):
@@ -505,7 +505,7 @@ class Folded(Struct):
         return None
 
 
-def _step_of(calls: dict[tuple[Seq, str], _Call], call: _Call) -> str:
+def _step_of(calls: dict[tuple[Seq, str], _CallSoFar], call: _CallSoFar) -> str:
     step, id = next(key for key, one in calls.items() if one is call)
     return f"{step}.{id}"
 
@@ -580,7 +580,7 @@ def _file(part: Image | File) -> str:
     return f"{part.name or kind} ({wording.size(part.size)})"
 
 
-def _call_state(known: _Call, asks: bool, message: Message) -> CallState:
+def _call_state(known: _CallSoFar, asks: bool, message: Message) -> CallState:
     match known.outcome:
         case None:
             if known.started is not None:

@@ -58,13 +58,13 @@ class _AsItIs(Dumper):
         return obj
 
 
-class _Ints(_AsItIs):
+class _IntsDumper(_AsItIs):
     oid = 1016
 
 
-class _Texts(_AsItIs):
+class _TextsDumper(_AsItIs):
     oid = 1009
 
 
-adapters.register_dumper(Ints, _Ints)
-adapters.register_dumper(Texts, _Texts)
+adapters.register_dumper(Ints, _IntsDumper)
+adapters.register_dumper(Texts, _TextsDumper)

@@ -20,7 +20,7 @@ WIDE = 100
 TAB = "    "
 
 
-class _Look(Struct, frozen=True):
+class _DiffLook(Struct, frozen=True):
     palette: Palette
     language: str
 
@@ -43,7 +43,7 @@ def paint_diff(diff: Diff, width: int, palette: Palette, most: int) -> list[Line
             [Segment("not text; its bytes differ", Style(color=palette.soft))],
         ]
     found: list[Line] = []
-    look = _Look(palette, _language(diff.path))
+    look = _DiffLook(palette, _language(diff.path))
     for number, hunk in enumerate(diff.hunks):
         if number:
             found.append([Segment("⋯", Style(color=palette.soft))])
@@ -67,7 +67,7 @@ def _head(diff: Diff, palette: Palette) -> Line:
     ]
 
 
-def _below(hunk: Hunk, width: int, look: _Look) -> list[Line]:
+def _below(hunk: Hunk, width: int, look: _DiffLook) -> list[Line]:
     wide = _number_width(hunk)
     lines = []
     for line in hunk.lines:
@@ -80,7 +80,7 @@ def _below(hunk: Hunk, width: int, look: _Look) -> list[Line]:
     return lines
 
 
-def _beside(hunk: Hunk, width: int, look: _Look) -> list[Line]:
+def _beside(hunk: Hunk, width: int, look: _DiffLook) -> list[Line]:
     """The old version to the left, the new one to the right."""
     wide = _number_width(hunk)
     room = (width - 3) // 2 - wide - 1
@@ -93,7 +93,7 @@ def _beside(hunk: Hunk, width: int, look: _Look) -> list[Line]:
 
 
 def _half(
-    line: DiffLine | None, number: int | None, room: int, wide: int, look: _Look
+    line: DiffLine | None, number: int | None, room: int, wide: int, look: _DiffLook
 ) -> Line:
     if line is None:
         return [Segment(" " * (room + wide + 1))]
@@ -139,7 +139,7 @@ def _unsafe(line: DiffLine, room: int, palette: Palette) -> Line:
     return [*found, Segment(" " * max(left, 0), plain)]
 
 
-def _text(line: DiffLine, room: int, look: _Look) -> Line:
+def _text(line: DiffLine, room: int, look: _DiffLook) -> Line:
     """A sign and the text, coloured by what it means, on a ground that goes to the end of the
     line."""
     palette = look.palette
