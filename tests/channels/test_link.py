@@ -40,13 +40,20 @@ def test_linked_chats_a_terminal_and_the_page_share_every_input_and_answer_once(
             telegram.say("once more from Telegram")
             for shown in (telegram, folder):
                 shown.wait("answer 5")
+            assert gateway.stop() == 0
+            world.steno("run", "while no service runs", "--session", session)
+            gateway.start()
+            telegram.say("again from Telegram")
+            for shown in (telegram, folder):
+                shown.wait("answer 6")
+                shown.wait("answer 7")
         finally:
             gateway.close()
-    answers = [f"answer {number}" for number in range(1, 6)]
+    answers = [f"answer {number}" for number in range(1, 8)]
     assert [one["text"] for one in world.messages(session, "assistant")] == answers
     assert [one for one in telegram.texts() if one.startswith("answer")] == answers
     assert [one for one in folder.texts() if one.startswith("answer")] == answers[1:]
-    for said in ("over HTTP", "from the terminal"):
+    for said in ("over HTTP", "from the terminal", "while no service runs"):
         for shown in (telegram, folder):
             assert sum(said in one for one in shown.texts()) == 1, (said, shown.texts())
 

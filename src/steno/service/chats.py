@@ -464,7 +464,8 @@ class Chats:
             said = "".join(map(shown_text, fact.parts)) or "(attachment)"
             return Showing(f"{who}:\n{said}", True)
         if isinstance(fact, TurnStarted | StepStarted):
-            return Showing((await self.answer(debt.session, record.seq)).text(), True)
+            answer = await self.answer(debt.session, record.seq)
+            return Showing(answer.text(), answer.ended is not None, answer.ended)
         return Showing(fact.text if isinstance(fact, Posted) else "", True)
 
     async def _question(self, debt: Debt) -> Showing:

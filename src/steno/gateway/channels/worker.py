@@ -36,11 +36,14 @@ from steno.gateway.hub import EVERY_INPUT, Hub, Prepared
 from steno.journal.facts import (
     AccountRead,
     ApprovalAsked,
+    DeliveryExpired,
     DeliveryOwed,
+    DeliverySettled,
     InputAdmitted,
     QuestionPut,
     Record,
     TurnStarted,
+    taken_by,
 )
 from steno.journal.listing import JOB
 from steno.journal.parts import Seq
@@ -271,6 +274,8 @@ class Worker:
                 await _mirror(held, session, record.seq, fact, chats)
             elif isinstance(fact, ApprovalAsked):
                 await _ask(held, session, record, chats)
+            elif inputs := taken_by(fact):
+                await _owe_late(held, session, record.seq, inputs)
         return 1
 
 
@@ -355,6 +360,26 @@ async def _mirror(
             await held.chats.owe(
                 session, owed, f"mirror:{seq}:{held.name}:{chat}"[:200]
             )
+
+
+async def _owe_late(
+    held: HeldAccount, session: str, taken: Seq, inputs: tuple[Seq, ...]
+) -> None:
+    """An answer that became owed when its input was taken already, as where another process runs
+    the session: what is owed is known from its fact on, so it would wait for ever. The text of
+    the turn is owed in its place.
+
+        59 input, of a terminal · 60 turn (takes 59), by the terminal's process
+        61 owed (answer to 59)      by us, who heard of 59 only now
+        62 owed (text of 60), 61 settled       once we hear of 60
+    """
+    owed = await held.chats.owed(session, frozenset((held.name,)))
+    for seq, one in owed.items():
+        late = one.show == "answer" and one.input in inputs and seq > taken
+        if late and not one.taken and (debt := await held.chats.debt(session, seq)):
+            text = held.owed(debt.owed.address, "text", taken)
+            settled = DeliverySettled(seq, DeliveryExpired("elsewhere"))
+            await held.chats.note(session, [text, settled], f"late:{seq}")
 
 
 async def _ask(
