@@ -23,7 +23,7 @@ from steno.tui import status_line
 from steno.tui.beside import Beside
 from steno.tui.blocks import Answer, Block, Call, Notice, Said, text_of
 from steno.tui.composer import Composer, meant_path
-from steno.tui.dialogs import Choice, Finder, Help, Prompt, Row, Sure
+from steno.tui.dialogs import Choice, Finder, Help, OneLine, Row, Sure
 from steno.tui.painting.markdown import one_line
 from steno.tui.scroll import Scroll
 from steno.tui.watched import Watched
@@ -319,7 +319,7 @@ class Acts:
 
     async def _title(self, session: str) -> str | None:
         tail = await self._chat.service.views.end(session, 1)
-        return await self._chat.ask(Prompt(f"A title for {session}", tail.row.title))
+        return await self._chat.ask(OneLine(f"A title for {session}", tail.row.title))
 
     async def delete(self, session: str) -> None:
         tail = await self._chat.service.views.end(session, 1)

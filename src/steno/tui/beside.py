@@ -31,7 +31,7 @@ from steno.store.errors import StoreError
 from steno.tui import wording
 from steno.tui.blocks import Answer, Said
 from steno.tui.composer import Composer
-from steno.tui.dialogs import Choice, Finder, Prompt, Row, Shown
+from steno.tui.dialogs import Choice, Finder, OneLine, Row, Shown
 from steno.tui.offers import MENTIONED
 from steno.tui.painting import palette
 from steno.tui.painting.block import Look, paint
@@ -320,7 +320,7 @@ class Beside:
             name = picked.removeprefix("key ")
         title = KNOWN[name].title if name in KNOWN else name
         key = await chat.ask(
-            Prompt(f"Key for {title} (it is not shown)", "", secret=True)
+            OneLine(f"Key for {title} (it is not shown)", "", secret=True)
         )
         if key is None:
             return ""

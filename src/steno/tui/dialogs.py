@@ -452,7 +452,7 @@ class Line(Input):
             await self.app.run_action(bound[0].action, self)
 
 
-class Prompt(ModalScreen[str | None]):
+class OneLine(ModalScreen[str | None]):
     """A line to type."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
