@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -70,10 +71,13 @@ class Home:
         wait_until(answered, f"the answer {text!r}")
 
     def damage(self, text: bytes) -> None:
-        """Change one bit of what is stored."""
+        """Change one bit of what is stored, wherever it stands, once all of it is in the file."""
         file = self.folder / "home" / "store.db"
+        log = file.with_name("store.db-wal")
+        wait_until(lambda: not (log.exists() and log.stat().st_size), "the end of the log")
         data = bytearray(file.read_bytes())
-        data[data.index(text)] ^= 1
+        for found in re.finditer(re.escape(text), bytes(data)):
+            data[found.start()] ^= 1
         file.write_bytes(data)
 
     def store_files(self) -> dict[str, bytes]:
