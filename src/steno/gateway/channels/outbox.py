@@ -311,6 +311,11 @@ class Outbox:
             self.owing(session)
         return left
 
+    async def look_again(self) -> None:
+        """Wake every session that owes something."""
+        async for debt in self._chats.debts(self._channels):
+            self.owing(debt.session)
+
     def owing(self, session: str) -> None:
         """A session owes something to one of our chats."""
         self._owing.add(session)

@@ -53,6 +53,7 @@ from steno.store.protocol import FactAdded, Lease
 
 LOOK_AGAIN_S = 0.2
 """How often a process that waits for an account looks whether it is free."""
+LOOK_AGAIN_OWED_S = 5.0
 MARK_EVERY = 500
 MARK_S = 5.0
 WAIT_MAX_S = 60.0
@@ -186,6 +187,7 @@ class Worker:
                 if not debt.one.taken and debt.owed.show == "answer":
                     self._hub.wake(debt.session)  # accepted by a process that is gone
             tasks.append(asyncio.create_task(self._watch(held, outbox, feed)))
+            tasks.append(asyncio.create_task(_look_again(outbox)))
             await commands.go_on()
             tasks.append(asyncio.create_task(self._receive(held, inbox)))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -277,6 +279,14 @@ class Worker:
             elif inputs := taken_by(fact):
                 await _owe_late(held, session, record.seq, inputs)
         return 1
+
+
+async def _look_again(outbox: Outbox) -> None:
+    """The feed tells at once of what is owed. What it did not tell of is late, and not lost."""
+    while True:
+        await asyncio.sleep(LOOK_AGAIN_OWED_S)
+        with contextlib.suppress(StoreError):
+            await outbox.look_again()
 
 
 async def _whatever_happens(taking: Coroutine[None, None, None]) -> None:
